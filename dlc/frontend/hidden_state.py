@@ -1,6 +1,6 @@
 """
 What values hold that is neither an attribute nor an item of theirs: the numbers of an array, the
-place where an iterator stands, what a generator of random numbers draws next.
+place where an iterator or a stream stands, what a generator of random numbers draws next.
 """
 
 from __future__ import annotations
@@ -10,18 +10,27 @@ import random
 import warnings
 from array import array
 from collections.abc import Callable, Hashable, Iterator
-from functools import partial
-from types import FrameType, GeneratorType
+from functools import cache, partial
+from io import IOBase
+from types import (
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from dlc.frontend.constants import Identity, key_of
+from dlc.frontend.constants import SCALARS, Identity, key_of
 
 BUFFERS = (np.ndarray, bytearray, array)
 """Memory with numbers, that scripts write to by item."""
-GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+GENERATORS = (
+    random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator
+)  # fmt: skip
 """What draws other random numbers than PyTorch's."""
 
 
@@ -41,13 +50,13 @@ def kept(value: Any) -> Kept | None:
             return Kept(lambda: (value.shape, value.dtype, value.tobytes()), undo)
         case bytearray() | array():
             return Kept(lambda: bytes(value), partial(value.__setitem__, slice(None), value[:]))
-        case random.Random():
+        case random.Random() if not isinstance(value, random.SystemRandom):
             return Kept(value.getstate, partial(value.setstate, value.getstate()))
         case np.random.RandomState():
             undo = partial(value.set_state, value.get_state(legacy=False))
             return Kept(lambda: pickle.dumps(value.get_state(legacy=False)), undo)
-        case np.random.Generator():
-            bits = value.bit_generator
+        case np.random.Generator() | np.random.BitGenerator():
+            bits: Any = value.bit_generator if isinstance(value, np.random.Generator) else value
             undo = partial(setattr, bits, "state", bits.state)
             return Kept(lambda: pickle.dumps(bits.state), undo)
         case torch.Generator():
@@ -70,8 +79,16 @@ def drawn_from() -> dict[str, Kept]:
 
 
 def is_iterator(value: Any) -> bool:
-    """True for an iterator of Python's own, whose place no attribute says."""
-    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+    """
+    True for an iterator whose place no attribute says: one of Python's own or of an extension, or
+    a stream that is read.
+    """
+    if not isinstance(value, Iterator) or isinstance(type(value).__next__, FunctionType):
+        return False
+    try:
+        return not isinstance(value, IOBase) or value.readable()
+    except ValueError:  # closed
+        return False
 
 
 def made_of(iterator: Any) -> tuple[Any, ...]:
@@ -79,7 +96,7 @@ def made_of(iterator: Any) -> tuple[Any, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of itertools, from Python 3.12 on
         try:
-            return tuple(iterator.__reduce__()[1:])
+            return tuple(iterator.__reduce_ex__(4)[1:])
         except TypeError:
             return ()
 
@@ -92,7 +109,40 @@ def place_of(iterator: Any) -> Hashable:
             return None
         inner = iterator.gi_yieldfrom
         return frame.f_lasti, _key(tuple(frame.f_locals.values())), _key((inner,))
-    return _key(made_of(iterator))
+    made = made_of(iterator)
+    return _key(made) if made else (_place_in_file(iterator), fields_of(iterator))
+
+
+def _place_in_file(stream: Any) -> int | None:
+    """The byte at which a stream stands; of one that gives lines, how far its buffer is."""
+    for of in (stream, getattr(stream, "buffer", None)):
+        try:
+            if isinstance(of, IOBase):
+                return of.tell()
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def fields_of(value: Any) -> tuple[tuple[str, Hashable], ...]:
+    """What the fields of an extension's object say in numbers and strings, each with its name."""
+    found: list[tuple[str, Hashable]] = []
+    for name in _fields(type(value)):
+        try:
+            item = getattr(value, name)
+        except Exception:  # whatever an extension raises
+            continue
+        if isinstance(item, (*SCALARS, float)):
+            found.append((name, key_of(item)))
+    return tuple(found)
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of the fields of an extension's class."""
+    fields = (GetSetDescriptorType, MemberDescriptorType)
+    named = (name for of in kind.__mro__ for name, f in vars(of).items() if isinstance(f, fields))
+    return tuple(name for name in named if not name.startswith("__"))
 
 
 def _key(value: Any) -> Hashable:

@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from io import IOBase
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, TypeAlias
+from weakref import ReferenceType
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.foreign import is_own
 from dlc.frontend.hidden_state import is_iterator, made_of
+from dlc.frontend.names_read import names_in_code
 from dlc.frontend.random import storage_key
 
 CONTAINERS = (list, dict, set, deque)
 """Of these a script changes the items."""
-WITHOUT = (ModuleType, torch.nn.Module, torch.Tensor, torch.Generator, str, bytes, int, float,
+WITHOUT = (torch.nn.Module, torch.Tensor, torch.Generator, str, bytes, int, float,
            complex, range, type(None), torch.dtype, torch.device)  # fmt: skip
 """What holds nothing that is of interest here, or looks after it itself."""
+SUBCLASSED = (*CONTAINERS, tuple, frozenset, np.ndarray)
+"""What a class of the script may be derived of, which adds attributes to items."""
+CODE = (type, ModuleType, CodeType, FrameType, WrapperDescriptorType)
+"""What objects of extensions are made by, rather than of."""
 Inside: TypeAlias = Iterator[tuple[str, Any]]
 
 
 def held_in(value: Any) -> Inside:
     """What a value holds, each with how Python's text gets at it: `.t`, `[0]`, `['k']`."""
+    if isinstance(value, WITHOUT):
+        return
     match value:
-        case _ if isinstance(value, WITHOUT):
-            return
         case dict():
             yield from ((f"[{key!r}]", item) for key, item in value.items())
         case list() | tuple() | deque():
             yield from ((f"[{i}]", item) for i, item in enumerate(value))
         case set() | frozenset():
             yield from (("", item) for item in value)
-        case _ if is_iterator(value):
-            yield from (("", item) for item in made_of(value))
+        case np.ndarray():
+            if value.dtype.hasobject:
+                yield from ((f".flat[{i}]", item) for i, item in enumerate(value.flat))
+        case np.flatiter():
+            yield ".base", value.base
+        case memoryview():
+            yield ".obj", value.obj
+        case ReferenceType():
+            yield "()", value()
+        case ModuleType():
+            if is_own(value.__name__):
+                own = {n: v for n, v in vars(value).items() if not n.startswith("__")}
+                yield from ((f".{name}", item) for name, item in own.items())
         case MethodType():
             yield "", value.__self__
         case BuiltinFunctionType():
@@ -45,14 +74,26 @@ def held_in(value: Any) -> Inside:
         case FunctionType():
             yield from in_function(value)
         case type():
-            if value.__module__ == "__main__":  # a class of the script
+            if is_own(value.__module__):
                 yield from ((f".{name}", item) for name, item in vars(value).items())
+        case IOBase():
+            pass
+        case _ if is_iterator(value) and (made := made_of(value)):
+            yield from (("", item) for item in made)
+        case _ if not is_object(value):
+            referents = gc.get_referents(value)  # of an object of an extension
+            yield from (("", item) for item in referents if not isinstance(item, CODE))
         case _:
-            yield from ((f".{name}", item) for name, item in attributes_of(value).items())
+            pass
+    if is_object(value) or (isinstance(value, SUBCLASSED) and type(value) not in SUBCLASSED):
+        yield from ((f".{name}", item) for name, item in attributes_of(value).items())
 
 
 def in_function(function: FunctionType) -> Inside:
-    """The variables that a function has from around it, its defaults and its attributes."""
+    """
+    The variables that a function has from around it, its defaults and its attributes; of one of a
+    module beside the script the variables of that module that it reads, too.
+    """
     cells = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
         try:
@@ -62,6 +103,10 @@ def in_function(function: FunctionType) -> Inside:
     yield from (("", item) for item in function.__defaults__ or ())
     named: Mapping[str, Any] = {**(function.__kwdefaults__ or {}), **vars(function)}
     yield from ((f".{name}", item) for name, item in named.items())
+    around = function.__globals__
+    if (module := around.get("__name__")) != "__main__" and is_own(module):
+        read = (name for name in names_in_code(function.__code__)[0] if name in around)
+        yield from ((f".{name}", around[name]) for name in read)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -79,7 +124,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def is_object(value: Any) -> bool:
     """True for an object with attributes of its own, of what class ever."""
-    if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, partial)):
+    if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, partial, ModuleType)):
         return False
     if isinstance(value, FunctionType | MethodType | BuiltinFunctionType):
         return False

@@ -6,23 +6,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import is_
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from dlc.frontend.hidden_state import drawn_from, kept
 from dlc.frontend.insides import attributes_of, is_object
+from dlc.frontend.script_state import ScriptState
 
-LEFT = (ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float, complex)
-"""What statements of a script do not change, or whose changes are its own affair."""
+LEFT = (str, bytes, int, float, complex)
+"""What never changes."""
 
 
 class Memento:
     """
     What is in some values and in what they hold, at whatever depth: containers, objects, tensors
-    and buffers, which may change, and classes, modules and parameters, which may not; and what the
-    generators of random numbers draw next.
+    and buffers, which may change, and classes, functions, modules and parameters, which may not;
+    and what the generators of random numbers draw next.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
@@ -34,6 +35,8 @@ class Memento:
         ]
         self._is_same: list[Callable[[], bool]] = []
         """Of what may not change."""
+        self._others: list[Any] = []
+        """What may change what it holds when it runs, and objects of extensions."""
         seen: dict[int, Any] = {}
         pending = [(value, True) for value in values]
         while pending:
@@ -41,6 +44,9 @@ class Memento:
             if id(value) not in seen and not isinstance(value, LEFT):
                 seen[id(value)] = value
                 pending += self._note(value, may_change)
+        others = {str(number): value for number, value in enumerate(self._others)}
+        state = ScriptState(others, known=seen.keys() - map(id, self._others))
+        self._is_same.append(lambda: state.change() is None)
 
     def restore(self) -> bool:
         """Makes the values what they were; False, and nothing, where something else has changed."""
@@ -84,25 +90,33 @@ class Memento:
                 yield from ((buffer, True) for buffer in value.buffers())
             case MethodType():
                 yield value.__self__, may_change
+            case FunctionType():
+                self._others.append(value)
             case _ if (state := kept(value)) is not None:
                 before = state.now()
                 self._keep(may_change, state.undo, lambda: state.now() == before)
             case _ if hasattr(value, "__next__"):
                 self._goes_on = True
-            case _ if is_object(value):
+            case _ if is_object(value) and _takes_attributes(type(value)):
                 own = attributes_of(value)
                 self._keep(
                     may_change, partial(_reset, value, own), partial(_has_attributes, value, own)
                 )
                 yield from ((item, may_change) for item in own.values())
             case _:
-                pass
+                self._others.append(value)
 
     def _keep(self, may_change: bool, undo: Callable[[], object], same: Callable[[], bool]) -> None:
         if may_change:
             self._undo.append(undo)
         else:
             self._is_same.append(same)
+
+
+def _takes_attributes(kind: type) -> bool:
+    """False for a class of an extension that sets attributes in a way of its own."""
+    of: Any = kind.__setattr__
+    return of is object.__setattr__ or isinstance(of, FunctionType)
 
 
 def _has_attributes(value: Any, own: dict[str, Any]) -> bool:

@@ -245,7 +245,7 @@ def _named(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(inner))
         yield path, inner
-        if not isinstance(inner, FunctionType | type):
+        if not isinstance(inner, FunctionType | type | ModuleType):
             for key, item in held_in(inner):
                 plain = "".join(c if c.isalnum() else "_" for c in key.strip(".[]'"))
                 pending.append((f"{path}_{plain}" if plain else path, item))

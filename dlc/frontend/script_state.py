@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from dlc.frontend.hidden_state import drawn_from, is_iterator, kept, place_of
-from dlc.frontend.insides import CONTAINERS, held_in, is_object
+from dlc.frontend.hidden_state import drawn_from, fields_of, is_iterator, kept, place_of
+from dlc.frontend.insides import CONTAINERS, WITHOUT, held_in, is_object
 from dlc.frontend.parts import place_at
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.source import ImportFailure, Place
@@ -26,14 +27,17 @@ OF_MODULES = frozenset(vars(torch.nn.Module()))
 
 
 class ScriptState:
-    """What is in the variables of a script and in all that they hold, but for tensors' numbers."""
+    """
+    What is in the variables of a script and in all that they hold, but for tensors' numbers and
+    what is `known` otherwise, by identity.
+    """
 
-    def __init__(self, variables: Mapping[str, Any]) -> None:
+    def __init__(self, variables: Mapping[str, Any], known: Collection[int] = ()) -> None:
         self._noted: list[tuple[str, Any, dict[str, Any]]] = []
         self._states: list[tuple[str, Callable[[], Hashable], Hashable]] = []
         """What is hidden in values: how it is read, and what it was."""
         self._drawn_from = {name: (state.now, state.now()) for name, state in drawn_from().items()}
-        seen: set[int] = set()
+        seen: set[int] = {*known}
         pending = [("", variables)]
         while pending:
             path, value = pending.pop()
@@ -43,7 +47,7 @@ class ScriptState:
             inner = dict(_numbered(value, variables))
             if _may_change(value):
                 self._noted.append((path, value, inner))
-            elif (look := _state_of(value)) is not None:
+            if (look := _state_of(value)) is not None:
                 self._states.append((path.lstrip("."), look, look()))
             pending += [(path + key, item) for key, item in inner.items()]
         self._variables = variables
@@ -56,6 +60,8 @@ class ScriptState:
                 if key not in now or key not in inner or now[key] is not inner[key]:
                     if key in inner or not _is_cached(value, key):
                         return (path + key).lstrip(".")
+            if isinstance(value, dict) and [*inner] != [*now]:  # in another order
+                return path.lstrip(".")
         return next((path for path, look, before in self._states if look() != before), None)
 
     def drawn(self) -> str | None:
@@ -110,16 +116,19 @@ def _numbered(value: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, A
 
 
 def _may_change(value: Any) -> bool:
-    kinds = (*CONTAINERS, FunctionType, type, torch.nn.Module)
+    kinds = (*CONTAINERS, FunctionType, ModuleType, type, torch.nn.Module)
     return isinstance(value, kinds) or is_object(value)
 
 
 def _state_of(value: Any) -> Callable[[], Hashable] | None:
     """How the state is read that is hidden in a value; PyTorch's generators are known to it."""
+    if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, ModuleType)):
+        return None
     if is_iterator(value):
         return functools.partial(place_of, value)
-    state = None if isinstance(value, torch.Generator) else kept(value)
-    return None if state is None else state.now
+    if (state := kept(value)) is not None:
+        return state.now
+    return functools.partial(fields_of, value) if fields_of(value) else None
 
 
 def _is_cached(value: Any, key: str) -> bool:
@@ -138,9 +147,11 @@ def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
         at = _changed_at(node, outer)
         if at is not None and _name_of(at) == name:
             return place_at(filename, at)
-    for node in _within(tree):
-        if isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == name:
-            return place_at(filename, node)
+    root = re.split(r"\W", path, maxsplit=1)[0]
+    for wanted, among in ((name, _within(tree)), (root, _within(tree)), (root, _placed(tree))):
+        for node in among:
+            if isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == wanted:
+                return place_at(filename, node)
     return None
 
 
@@ -163,11 +174,13 @@ def _place_of_draw(
 
 def _within(tree: ast.AST) -> Iterator[ast.AST]:
     """What is in loops and functions of a text, in no order but that of its lines."""
-    found = {
-        inner for node in ast.walk(tree) if isinstance(node, WITHIN) for inner in ast.walk(node)
-    }
-    placed = (n for n in found if isinstance(n, ast.expr))
-    yield from sorted(placed, key=lambda n: (n.lineno, n.col_offset))
+    yield from _placed(*(node for node in ast.walk(tree) if isinstance(node, WITHIN)))
+
+
+def _placed(*pieces: ast.AST) -> Iterator[ast.AST]:
+    """The expressions in pieces of a text, in the order of their places."""
+    found = {n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.expr)}
+    yield from sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
 
 def _with_functions(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
+import sys
 from array import array
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from dlc.frontend.capture import capture_text
+from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.mementos import Memento
 from dlc.frontend.script_state import ScriptState
@@ -138,9 +141,21 @@ OWN = {
     "    x = x * b.random()\nr = x + b.random()",
     "numpy's generator": "b = np.random.default_rng(3)\nx = torch.randn(4)\nfor i in range(3):\n"
     "    x = x * b.random()\nr = x + b.random()",
+    "bits of two": "g = np.random.PCG64(1)\nb = np.random.Generator(g)\n"
+    "c = np.random.Generator(g)\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * b.random() + c.random()\nr = x + b.random()",
+    "stream": "b = io.StringIO('1 1 2 3 5 8 13')\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * float(b.read(2))\nr = x + float(b.read(2))",
+    "bytes read": "b = io.BytesIO(b'\\1\\2\\3')\nx = torch.randn(4)\nr = x\nfor i in range(3):\n"
+    "    r = r * b.read(1)[0]",
+    "bound": "b = iter([1., 2., 3., 4.]).__next__\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * b()\nr = x + b()",
     "view of a constant": "b = torch.zeros(3, 4)\nx = torch.randn(4)\nb[1].add_(x)\nr = b * 2",
 }
-IMPORTS = "import itertools, random\nfrom array import array\nimport numpy as np\n"
+IMPORTS = (
+    "import csv, io, itertools, random, types, weakref\n"
+    "from array import array\nimport numpy as np\n"
+)
 
 
 @pytest.mark.parametrize("text", OWN.values(), ids=OWN)
@@ -175,6 +190,93 @@ def test_what_has_a_hidden_state_is_a_variable_of_the_program(text: str) -> None
 def test_a_hidden_state_that_a_program_cannot_have(text: str, place: str, sentence: str) -> None:
     with pytest.raises(ImportFailure, match=f"^<command>:{place}: .*{sentence}"):
         import_program(*capture_text(IMPORTS + text))
+
+
+HIDDEN = {
+    "lines of csv": ("b = csv.reader('1234')", "float(next(b)[0])", "which cannot be copied"),
+    "an array, flat": ("b = np.arange(1., 9.).flat", "float(next(b))", "which cannot be copied"),
+    "sent": ("b = (n for n in range(9)).send", "b(None)", r"'b\(0\)'"),
+    "a dict's view": ("b = {'a': [0]}.values()\nf = lambda: [*b][0].append(1) or len([*b][0])",
+                      "f()", r"'b\(0\)\['a'\]\[1\]'"),
+    "a proxy": ("b = types.MappingProxyType({'a': [0]})\n"
+                "f = lambda: b['a'].append(1) or len(b['a'])", "f()", r"'b\(0\)\['a'\]\[1\]'"),
+    "a view of bytes": ("b = memoryview(bytearray(2))\ndef f():\n    b[0] += 1\n    return b[0]",
+                        "f()", "'b.obj'"),
+    "a weak reference": ("class A:\n    n = 0\nl = (A(),)\nb = weakref.ref(l[0])\ndef f():\n"
+                         "    b().n += 1\n    return b().n", "f()", r"'b\(\).n'"),
+    "objects in an array": ("b = np.array([None])\nb[0] = [0]\n"
+                            "f = lambda: b[0].append(1) or len(b[0])", "f()",
+                            r"'b.flat\[0\]\[1\]'"),
+    "order": ("b = dict(a=1, b=2)\ndef f():\n    k = next(iter(b))\n    b[k] = b.pop(k)\n"
+              "    return b[k]", "f()", "'b'"),
+    "a field": ("import ctypes\nb = ctypes.c_int()\ndef f():\n    b.value += 1\n"
+                "    return b.value", "f()", "'b'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "read", "what"), HIDDEN.values(), ids=HIDDEN)
+def test_what_a_program_changes_is_seen_wherever_it_is(made: str, read: str, what: str) -> None:
+    """In a loop and in a function, the first of which is tried before it is traced."""
+    loop = f"x = torch.randn(4)\nr = x\nfor i in range(3):\n    r = r * {read}"
+    function = f"def g(x):\n    return x * {read}\nx = torch.randn(4)\nr = g(x)"
+    for text in (loop, function):
+        with pytest.raises(ImportFailure, match=rf"^<command>:\d+:\d+: .*{what}"):
+            import_program(*capture_text(f"{IMPORTS}{made}\n{text}"))
+
+
+BESIDE = """\
+import torch
+n, l = 0, [0]
+def f():
+    global n
+    n += 1
+    return n
+def g():
+    l[0] += 1
+    return l[0]
+class A:
+    n = 0
+    def f(self):
+        A.n += 1
+        return A.n
+def h(x):
+    return x * f()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "uses"),
+    [
+        ("import {m}", "r * {m}.f()"), ("from {m} import f", "r * f()"),
+        ("from {m} import g", "r * g()"), ("from {m} import A", "r * A().f()"),
+        ("from {m} import h", "h(r)"),
+    ],
+)  # fmt: skip
+def test_a_module_beside_a_script_keeps_what_it_has(what: str, uses: str, tmp_path: Path) -> None:
+    """A program that would change it is refused, or what it is given is computed once before it."""
+    name = f"beside_{abs(hash(what))}"
+    (tmp_path / f"{name}.py").write_text(BESIDE)
+    script = tmp_path / "script.py"
+    head, uses = f"import torch\n{what}\n".replace("{m}", name), uses.replace("{m}", name)
+    script.write_text(
+        f"{head}x = torch.randn(4)\nr = x\nfor i in range(3):\n    r = {uses}\nr = r + 1"
+    )
+    refused = r"^\S+script.py:\d+:\d+: error: the program changes "
+    with pytest.raises(ImportFailure, match=refused):
+        import_program(*capture_script(script))
+    script.write_text(
+        f"{head}for i in range(3):\n    r = torch.empty(4).fill_(1.)\n    r = {uses}\nr = r + 1"
+    )
+    sys.modules.pop(name)
+    try:
+        module, args = capture_script(script)
+        import_program(module, args)
+    except ImportFailure as error:
+        found: str | torch.Tensor = str(error)
+    else:
+        found = module(*args)
+    right = isinstance(found, torch.Tensor) and torch.equal(found, torch.full((4,), 4.0))
+    assert right or re.match(refused, str(found))
 
 
 def test_a_memento_of_hidden_states() -> None:
