@@ -68,7 +68,7 @@ def changing(graph: GraphModule, values: Sequence[Any]) -> list[Any] | None:
     Which sizes and integers a tracer takes to change, as `dynamic_shapes` of the graph that it
     passes with such arguments; None if there are none. Those of one symbol are tied.
     """
-    known: dict[sympy.Basic, Tied] = {}
+    known: dict[sympy.Basic, Tied | None] = {}
     pairs = [
         (str(node.target), node.meta.get("example_value", value))
         for node, value in zip(graph.graph.find_nodes(op="placeholder"), values, strict=True)
@@ -88,14 +88,15 @@ def changing(graph: GraphModule, values: Sequence[Any]) -> list[Any] | None:
     return marked if any(mark is not None for mark in marked) else None
 
 
-def _tie(number: Any, name: str, known: dict[sympy.Basic, Tied]) -> None:
-    """Names the symbol that a number is, if it has no name."""
+def _tie(number: Any, name: str, known: dict[sympy.Basic, Tied | None]) -> None:
+    """Names the symbol that a number is, if it has no name, and is of several numbers one."""
     if isinstance(number, torch.SymInt) and isinstance(number.node.expr, sympy.Symbol):
         least, most = range_of(number.node.shape_env, number.node.expr)
-        known.setdefault(number.node.expr, Tied(name, min=least, max=most))
+        changes = most is None or least < most
+        known.setdefault(number.node.expr, Tied(name, min=least, max=most) if changes else None)
 
 
-def _mark(number: Any, known: dict[sympy.Basic, Tied]) -> Tied | _DimHint | None:
+def _mark(number: Any, known: dict[sympy.Basic, Tied | None]) -> Tied | _DimHint | None:
     if not isinstance(number, torch.SymInt) or isinstance(number.node.expr, sympy.Integer):
         return None
     return known.get(number.node.expr, Dim.AUTO)

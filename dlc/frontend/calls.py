@@ -54,16 +54,23 @@ def signature_of(program: torch.nn.Module | Callable[..., Any]) -> inspect.Signa
         return inspect.signature(lambda *args, **kwargs: None)
 
 
+def bound_call(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> inspect.BoundArguments:
+    """The parameters and what a call gives for them; ImportFailure for one with others."""
+    try:
+        return signature.bind(*args, **(kwargs or {}))
+    except TypeError as error:
+        raise ImportFailure(f"the program was called with other arguments: {error}") from None
+
+
 def canonical_call(
     signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Passes by position what can be passed so, and the rest in the order of the signature."""
     if not kwargs:
         return tuple(args), {}
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ImportFailure(f"the program was called with other arguments: {error}") from None
+    bound = bound_call(signature, args, kwargs)
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD and name in bound.arguments:
             bound.arguments[name] = dict(sorted(bound.arguments[name].items()))

@@ -45,7 +45,8 @@ def marks_of(
         for name in shapes:
             if name not in given:
                 error = WrongMarks(f"dynamic_shapes: the program takes no argument '{name}'")
-                raise with_hint(error, did_you_mean(str(name), given))
+                hint = did_you_mean(str(name), given) or f"its arguments are {', '.join(given)}"
+                raise with_hint(error, hint)
         of_each = [shapes.get(name) for name in given]
     else:
         listed = isinstance(shapes, tuple | list)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 
 from dlc.frontend.ambient import FLAGS
 from dlc.frontend.arguments import Argument, Kind, check_overlaps, tensor_of
-from dlc.frontend.calls import Calls, canonical_call, signature_of
+from dlc.frontend.calls import Calls, bound_call, canonical_call, signature_of
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fixed_sizes import Fixings, recorded_fixings
 from dlc.frontend.free_variables import FreeVariables
@@ -222,6 +222,7 @@ def export_call(
     shown_as = sources or {}
     signature = signature_of(module)
     args, kwargs = tree_map_only(torch.Tensor, resolved, (args, kwargs))
+    bound_call(signature, args, kwargs)
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)

@@ -193,7 +193,8 @@ def power_from(number: int) -> int:
 def limit_of(model: nn.Module) -> int | None:
     """The most positions of a model, if its configuration says."""
     config: Any = getattr(model, "config", None)
-    found: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else None
+    found: int | None = getattr(text, "max_position_embeddings", None)
     return found
 
 

@@ -102,3 +102,15 @@ def test_integers_that_change_are_sizes(exports: list[int]) -> None:
     for n in (4, 9, 5):
         check(compiled, f, torch.randn(3, 16), n)
     assert len(exports) == 1
+
+
+def test_an_integer_that_can_be_one_number_only_is_that_number(exports: list[int]) -> None:
+    """Dynamo takes it to change, and bounds it from both sides by the shapes of slices."""
+
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return (x[:n] * n).tril().sum(0)
+
+    compiled = torch.compile(f, backend="dlc", options=HOST)
+    x = torch.randn(2, 8)
+    for n in (1, 2):
+        check(compiled, f, x, n)

@@ -541,6 +541,9 @@ def test_what_the_program_raises_is_one_sentence(capfd: pytest.CaptureFixture[st
         import_program(lambda x: x @ x, (torch.randn(2, 3),))
     with pytest.raises(ImportFailure, match="called with other arguments"):
         import_program(lambda x: x, (), {"y": torch.ones(2)})
+    for args in ((), (torch.ones(2), torch.ones(2))):
+        with pytest.raises(ImportFailure, match=r"called with other arguments: (missing|too many)"):
+            import_program(lambda x: x.exp(), args)
     with pytest.raises(UnsupportedError, match=r"input 'x': its dtype is torch.float8_e5m2"):
         import_program(lambda x: x.clone(), (torch.ones(2).to(torch.float8_e5m2),))
     assert capfd.readouterr() == ("", "")

@@ -15,7 +15,7 @@ import dlc
 from dlc.cli import dlc_cli
 from dlc.diagnostics import UsageError
 from dlc.frontend.source import ImportFailure
-from dlc.generation.generator import Generator, power_from, sizes_for
+from dlc.generation.generator import Generator, generate, power_from, sizes_for
 from dlc.generation.sampling import Sampling, choose, sortable, threshold, uniform
 
 COMMON = {
@@ -243,6 +243,8 @@ def test_models_that_are_refused(model: LlamaForCausalLM) -> None:
     config = AutoConfig.for_model("bloom", hidden_size=32, n_layer=1, n_head=2, vocab_size=64)
     with pytest.raises(ImportFailure, match="takes its attention from outside"):
         Generator(AutoModelForCausalLM.from_config(config), 1, 64, backend="host")
+    with pytest.raises(ImportFailure, match="as Llama does; Linear does not"):
+        generate(torch.nn.Linear(4, 4), [[1, 2]], max_new_tokens=2, backend="host")
 
 
 def run(*arguments: str) -> int:
