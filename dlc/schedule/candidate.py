@@ -124,6 +124,11 @@ class Candidate:
         """Clocks of a chunk that only other chunks hide, of other threads or blocks."""
         return 0
 
+    @property
+    def turn_clocks(self) -> float:
+        """Clocks of blocks beside their chunks, where they follow others on an SM."""
+        return START
+
     @cached
     def chunks(self) -> int:
         """Chunks that a block works through."""
@@ -321,9 +326,9 @@ class Candidate:
             warps = running * self.thread_count / self.target.warp
             busy = running * self.chunk_clocks / self.utilization(warps)
             rounds = left // running if running == self.resident else 1
-            clocks += rounds * (self.chunks * max(busy, hidden) + START)
+            clocks += rounds * (self.chunks * max(busy, hidden) + self.turn_clocks)
             left -= rounds * running
-        return clocks / self.target.clock
+        return (clocks + START - self.turn_clocks) / self.target.clock
 
     def utilization(self, warps: float) -> float:
         """

@@ -250,25 +250,22 @@ def _tensor_product(
     lies, boxes = None, False
     if all(runs) and not any(works):
         lies, boxes = matrices_in_memory(reduce, products, row, column)
-    after = _registers_after(reduce, row, column, along)
-    return replace(product, along_k=lies, boxes=boxes, after=after)
+    around = reduce.parent_block()
+    assert around is not None
+    others = [op for op in around.ops if op is not reduce]
+    loads = (op for op in others if isinstance(op, loop.LoadOp))
+    loaded = any({row, column} <= along[op.result] for op in loads)
+    many = sum(map(flops_of, others)) >= MANY_INSTRUCTIONS * len(reduce.results)
+    after = _registers_after(loaded=loaded) if many else 0
+    return replace(product, along_k=lies, boxes=boxes, after=after, loads_after=loaded)
 
 
-def _registers_after(
-    reduce: loop.ReduceOp, row: BlockArgument, column: BlockArgument, along: Variance
-) -> float:
+def _registers_after(*, loaded: bool) -> float:
     """
     For each sum, the registers of what is computed of it and of elements that are loaded for it: a
     compiler computes several at once where functions take many instructions each, and loads what
     they need before.
     """
-    around = reduce.parent_block()
-    assert around is not None
-    others = [op for op in around.ops if op is not reduce]
-    if sum(map(flops_of, others)) < MANY_INSTRUCTIONS * len(reduce.results):
-        return 0
-    loads = (op for op in others if isinstance(op, loop.LoadOp))
-    loaded = any({row, column} <= along[op.result] for op in loads)
     return COMPUTED_AFTER + (LOADED_AFTER if loaded else 0)
 
 

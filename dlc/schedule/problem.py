@@ -28,6 +28,8 @@ class TensorProduct:
     """True if TMA can copy parts of these matrices."""
     after: float = 0
     """Registers of a thread for each of its sums that what is computed of them takes."""
+    loads_after: bool = False
+    """True if an element is loaded for each sum."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, UNHIDDEN
+from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START, UNHIDDEN
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, MAX_THREADS, WARP, WARPGROUP, Target
@@ -76,8 +76,24 @@ class WarpgroupCandidate(WarpCandidate):
     def pipeline(self) -> str:
         if not self.producer:
             return super().pipeline
-        kept = f" registers={KEPT}" if self.gives_registers else ""
-        return f"{super().pipeline}{{producer=1{kept}}}"
+        options = f" registers={KEPT}" if self.gives_registers else ""
+        options += f" resident={self.resident}" if self.takes_turns else ""
+        return f"{super().pipeline}{{producer=1{options}}}"
+
+    @property
+    def takes_turns(self) -> bool:
+        """
+        True if a producer requests what comes next, for blocks that do the work of several. In such
+        a loop ptxas keeps addresses of what is loaded for each sum, which spills (2 KB of 192 sums
+        and 232 registers): then there is none.
+        """
+        several = self.blocks > self.resident * self.target.sms
+        return self.producer and several and not self.product.loads_after
+
+    @property
+    def turn_clocks(self) -> float:
+        """What is before a first chunk is hidden, about half of `START`."""
+        return START / 2 if self.takes_turns else START
 
     @cached
     def thread_count(self) -> int:
@@ -170,6 +186,11 @@ class WarpgroupCandidate(WarpCandidate):
     @cached
     def beside(self) -> float:
         return CHUNK_INSTRUCTIONS + self.copies / self.thread_count
+
+    @property
+    def ties(self) -> tuple[float, ...]:
+        """Of those that wait for memory alike, then the one whose own work takes least."""
+        return (*super().ties, self.issue_seconds)
 
     @cached
     def tensor_clocks(self) -> float:

@@ -125,6 +125,33 @@ LARGE: dict[str, Program] = {
 }  # fmt: skip
 
 
+def _added(x: torch.Tensor, w: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w) + r
+
+
+PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]] = {
+    "large blocks, more than SMs": (
+        F.linear, [(4096, 4096), (4096, 4096)], "producer=1 registers=40 resident=1",
+    ),
+    "a warpgroup for a block": (F.linear, [(32, 2048), (5632, 2048)], "producer=1"),
+    "what is added, whose addresses would spill": (
+        _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_a_producer_by_default(name: str) -> None:
+    """Where the estimate says that requests would not be hidden; nothing spills."""
+    f, shapes, options = PRODUCERS[name]
+    given = tuple(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes)
+    (kernel,) = dlc.compile(f, given, "sm_90", "host").kernels
+    made = f"{{{options}}}" if options else ""
+    assert f"pipeline-k-outer{made}," in kernel.schedule
+    cubin = compile_cubin(kernel.source, "sm_90")
+    assert (cubin.spill_bytes, cubin.serialized) == (0, 0)
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_registers_hold_what_large_tiles_sum(name: str) -> None:
     """By ptxas: nothing is spilled, and products are not serialized."""
