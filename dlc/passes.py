@@ -63,7 +63,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("k:006", "vectorize-accesses"),  # runs of elements become 16-byte accesses
     ("k:007", "eliminate-dead-code"),  # what nobody needs goes
     ("k:008", "sink-expressions"),  # what is one expression stands together
-    ("k:009", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:009", "join-launches"),  # what reads the same runs in one launch
+    ("k:010", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 CHOOSING = "schedule-kernels"

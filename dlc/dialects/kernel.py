@@ -63,7 +63,7 @@ from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import SameType, Where
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
-from dlc.dialects.kernel_blocks import LastBlockOp
+from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
 from dlc.dialects.kernel_mbarriers import (
     AllocMbarriersOp,
@@ -109,11 +109,38 @@ class NumberOpBase(IRDLOperation, ABC):
 
 @irdl_op_definition
 class BlockIdOp(NumberOpBase):
-    """`%b = kernel.block_id`: from 0 up to the grid size."""
+    """
+    `%b = kernel.block_id (from 128 of 32)?`: from 0 up to the grid size, or the number among so
+    many blocks from one on, where only these come by.
+    """
 
     name = "kernel.block_id"
+    first = opt_prop_def(IntegerAttr.constr(i64))
+    count = opt_prop_def(IntegerAttr.constr(i64))
+    assembly_format = "(`from` $first^ `of` $count)? attr-dict"
+
+    def __init__(self, part: range | None = None) -> None:
+        """The number among all blocks, or among a part of them."""
+        numbers = {} if part is None else {"first": part.start, "count": len(part)}
+        properties = {name: IntegerAttr(n, i64) for name, n in numbers.items()}
+        IRDLOperation.__init__(self, properties=properties, result_types=[IndexType()])
+
+    @property
+    def part(self) -> range | None:
+        """The blocks that it tells apart; None for all."""
+        if self.first is None or self.count is None:
+            return None
+        first = self.first.value.data
+        return range(first, first + self.count.value.data)
+
+    @property
+    def before(self) -> int:
+        """The blocks of the grid that come before those that are numbered."""
+        return 0 if self.first is None else self.first.value.data
 
     def index_range(self) -> tuple[float, float]:
+        if self.part is not None:
+            return (0, len(self.part) - 1)
         func = enclosing_func(self)
         return (0, max(func.most_grid - 1, 0)) if func else (0, float("inf"))
 
@@ -122,6 +149,18 @@ class BlockIdOp(NumberOpBase):
         func = enclosing_func(self)
         grid: Size | int = 0 if func is None else func.grid_size
         return size_expr(grid, self) - 1 if isinstance(grid, Size) else None
+
+    def verify_(self) -> None:
+        func, part = enclosing_func(self), self.part
+        if (self.first is None) != (self.count is None):
+            raise VerifyException("expected a first block and how many there are, or neither")
+        if part is None or func is None:
+            return
+        if not part or part.start < 0 or part.stop > func.grid_size:
+            raise VerifyException(
+                f"expected blocks of a grid of {func.grid_size}, found {len(part)} from "
+                f"{part.start} on"
+            )
 
 
 @irdl_op_definition
@@ -242,11 +281,23 @@ class TestOp(IndexedOp, HasFolderInterface):
 
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """`kernel.barrier`: all threads of the block meet; accesses before it are seen after it."""
+    """
+    `kernel.barrier (threads 64)?`: all threads of the block meet, or so many first ones, of whole
+    warps; accesses before it are seen after it.
+    """
 
     name = "kernel.barrier"
-    assembly_format = "attr-dict"
+    threads = opt_prop_def(IntegerAttr.constr(i64))
+    assembly_format = "(`threads` $threads^)? attr-dict"
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    @property
+    def named_threads(self) -> int | None:
+        """How many threads meet; None for all."""
+        return self.threads.value.data if self.threads else None
+
+    def verify_(self) -> None:
+        verify_first_threads(self.named_threads)
 
 
 @irdl_op_definition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -17,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
@@ -28,16 +30,19 @@ from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At
 from dlc.dialects.kernel_func import FuncOp
 from dlc.ir.expr import Expr
+from dlc.target import MAX_THREADS, WARP
 
 
 @irdl_op_definition
 class LastBlockOp(IndexedOp):
     """
-    `kernel.last_block %arrived[expr] of 3 : memref<4xi32>`: the last of 3 blocks goes on.
+    `kernel.last_block %arrived[expr] of 3 (threads 64)? : memref<4xi32>`: the last of 3 blocks goes
+    on.
 
-    The threads of a block meet, and the block is counted at an element of a zeroed output. The one
-    that comes last of so many goes on and sees all that the others wrote before; these end here.
-    The element is zero again then, so that the next kernel that runs may count there, too.
+    The threads of a block meet, or so many first ones, and the block is counted at an element of a
+    zeroed output. The one that comes last of so many goes on and sees all that the others wrote
+    before; these end here. The element is zero again then, so that the next kernel that runs may
+    count there, too. What only some blocks do may be counted apart from what others do.
     """
 
     name = "kernel.last_block"
@@ -45,9 +50,11 @@ class LastBlockOp(IndexedOp):
     indices = var_operand_def(IndexType())
     map = prop_def(AffineMapAttr)
     count = prop_def(IntegerAttr.constr(i64))
+    threads = opt_prop_def(IntegerAttr.constr(i64))
     custom_directives = (At,)
     assembly_format = (
-        "$ref `` custom<At>($indices, $map, $conditions) `of` $count attr-dict `:` type($ref)"
+        "$ref `` custom<At>($indices, $map, $conditions) `of` $count (`threads` $threads^)?"
+        " attr-dict `:` type($ref)"
     )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), HasAncestor(FuncOp))
 
@@ -63,7 +70,13 @@ class LastBlockOp(IndexedOp):
         """The blocks that come here, of which one goes on."""
         return self.count.value.data
 
+    @property
+    def named_threads(self) -> int | None:
+        """How many threads meet; None for all."""
+        return self.threads.value.data if self.threads else None
+
     def verify_(self) -> None:
+        verify_first_threads(self.named_threads)
         assert isinstance(self.ref.type, MemRefType)
         self.verify_index(self.ref.type.get_num_dims(), self.ref.type)
         if self.conditions is not None:
@@ -81,12 +94,12 @@ class LastBlockOp(IndexedOp):
                 )
 
     def _verify_place(self) -> None:
-        """Checks that all blocks come by, once, and count where nothing else is."""
-        around = self.parent_op()
+        """Checks that blocks come by once, with all that meet, and count where nothing else is."""
+        around, top = self.parent_op(), cast(Operation, self)
         while around is not None and not isinstance(around, FuncOp):
-            if around.dialect_name() == "scf":
+            if around.dialect_name() == "scf" and not _divides(around, self.named_threads):
                 raise VerifyException(f"expected all blocks to come by once, found '{around.name}'")
-            around = around.parent_op()
+            around, top = around.parent_op(), around
         if around is None:
             return
         if self.ref not in around.zeroed_refs:
@@ -97,8 +110,43 @@ class LastBlockOp(IndexedOp):
                 raise VerifyException(
                     f"expected memory that nothing else uses, found '{use.operation.name}'"
                 )
-        if any(isinstance(op, LastBlockOp) and op is not self for op in around.walk()):
+        inside = [o for o in around.walk() if isinstance(o, LastBlockOp) and o is not self]
+        if inside and (top is self or any(top.is_ancestor(other) for other in inside)):
             raise VerifyException(f"expected one '{self.name}' in a kernel, found several")
+
+
+def _divides(op: Operation, threads: int | None) -> bool:
+    """True for a branch that all threads of a block take alike, or so many first threads alone."""
+    test = op.operands[0].owner if op.name == "scf.if" else None
+    if not isinstance(test, IndexedOp) or op.results:
+        return False
+    return all(
+        _first_threads(expr) == threads if _reads_thread(expr) else _for_the_block(expr)
+        for expr in test.where
+    )
+
+
+def _reads_thread(expr: Expr) -> bool:
+    return any(getattr(v.owner, "name", "") == "kernel.thread_id" for v in expr.values())
+
+
+def _for_the_block(expr: Expr) -> bool:
+    return all(map(_of_the_block, expr.values()))
+
+
+def _first_threads(expr: Expr) -> int | None:
+    """The number of threads for which `threads - 1 - thread` is 0 or more; None for others."""
+    return expr.constant + 1 if [factor for _, factor in expr.terms] == [-1] else None
+
+
+def verify_first_threads(threads: int | None) -> None:
+    """Checks how many threads of a block meet, if not all do; VerifyException if no block has so
+    many besides others, or if not all of a warp would meet."""
+    if threads is not None and not (0 < threads < MAX_THREADS and threads % WARP == 0):
+        raise VerifyException(
+            f"expected the first threads of a block, of whole warps, found {threads}: without a "
+            "number, all threads meet"
+        )
 
 
 def _of_the_block(value: SSAValue) -> bool:
@@ -112,9 +160,9 @@ def _of_the_block(value: SSAValue) -> bool:
     return isinstance(owner, IndexedOp) and all(map(_of_the_block, owner.operands))
 
 
-def last_block_of(func: Operation) -> LastBlockOp | None:
-    """The place in a kernel where the last of several blocks goes on, if there is one."""
-    return next((op for op in func.walk() if isinstance(op, LastBlockOp)), None)
+def last_blocks_of(func: Operation) -> tuple[LastBlockOp, ...]:
+    """The places in a kernel where the last of several blocks goes on."""
+    return tuple(op for op in func.walk() if isinstance(op, LastBlockOp))
 
 
 def counters_of(func: FuncOp) -> tuple[SSAValue, ...]:

@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, prod
 
+from xdsl.ir import SSAValue
+
 from dlc.analysis.kernel.instruction_counts import Counts, counts_by_block
 from dlc.analysis.kernel.roles import computing_threads, registers_set
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
-from dlc.schedule.block_order import dealt_in_order, slowest
+from dlc.schedule.block_order import MANY_BLOCKS, dealt_in_order, slowest
 from dlc.schedule.candidate import SCHEDULERS, START, filled
 from dlc.schedule.endings import LATENCY
 from dlc.schedule.occupancy import occupancy
@@ -77,6 +79,44 @@ def scheduled_seconds(
     sectors = sum(counts.sectors for counts in each) / len(each)
     l2 = sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
     return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))
+
+
+def joined_seconds(
+    funcs: Sequence[kernel.FuncOp],
+    counted: Sequence[Counts],
+    target: Target,
+    again: Sequence[SSAValue] = (),
+) -> float:
+    """
+    The predicted time of one launch in which the blocks of some kernels run, those of the first
+    before the others', or of one kernel: all of a kernel's blocks are taken to do the same. Each
+    takes the registers and the shared memory of the largest. Buffers `again` are others, too.
+    """
+    warps = [ceil(func.block_size / target.warp) for func in funcs]
+    compiled = [guessed(c, func, target) for func, c in zip(funcs, counted, strict=True)]
+    registers = max(one.registers for one in compiled)
+    shared = max(shared_slots(func)[1] for func in funcs)
+    held = occupancy(target, max(warps) * target.warp, registers, shared).blocks
+    if held < 1:
+        return inf
+    each = [
+        (_Block.of(counts, own, one, target), func.grid_size)
+        for func, counts, own, one in zip(funcs, counted, warps, compiled, strict=True)
+    ]
+    if sum(count for _, count in each) > MANY_BLOCKS:
+        pairs = zip(each, warps, strict=True)
+        clocks = sum(_clocks(b, ceil(n / target.sms), held, own) for (b, n), own in pairs)
+    else:
+        blocks = [block for block, count in each for _ in range(count)]
+        clocks = _uneven_clocks(blocks, held, max(warps), target)
+    sectors = sum(
+        counts.sectors * own * func.grid_size
+        for func, counts, own in zip(funcs, counted, warps, strict=True)
+    )
+    memory = sum(_memory_seconds(func, target) for func in funcs)
+    memory -= sum(map(_bytes, again)) / target.memory_bandwidth
+    l2 = sectors * SECTOR_BYTES / target.l2_bandwidth
+    return target.launch_seconds + max(clocks / target.clock, l2, memory)
 
 
 @dataclass(frozen=True)
@@ -137,7 +177,8 @@ def _tensor_clocks(counts: Counts, target: Target) -> float:
 
 def _memory_seconds(func: kernel.FuncOp, target: Target) -> float:
     """Every buffer once."""
-    total = sum(
-        prod(shape_of(ref)) * element_bytes(memref_of(ref).element_type) for ref in func.refs
-    )
-    return total / target.memory_bandwidth
+    return sum(map(_bytes, func.refs)) / target.memory_bandwidth
+
+
+def _bytes(ref: SSAValue) -> int:
+    return prod(shape_of(ref)) * element_bytes(memref_of(ref).element_type)

@@ -10,7 +10,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation
 
 from dlc.dialects import kernel
-from dlc.simulator.divergence import Step, Wait, execute
+from dlc.simulator.divergence import AllEnd, Step, Wait, execute
 from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
 from dlc.simulator.hazards import Hazard
@@ -30,7 +30,7 @@ def block_id(program: Program, op: kernel.BlockIdOp) -> Step:
     machine, slot = program.machine, program.slot(op.result)
 
     def step() -> None:
-        ids = machine.block_ids
+        ids = machine.block_ids - op.before
         machine.values[slot] = int(ids[0]) if len(ids) == 1 else ids[machine.block_of]
 
     return step
@@ -156,16 +156,22 @@ def if_else(program: Program, op: scf.IfOp) -> Step:
             if active.all() or not active.any():
                 holds = bool(active.any())
         chosen: list[list[Value]] = []
+        ended = 0
         for wanted, body, slots in zip((True, False), bodies, yields, strict=True):
             if np.ndim(holds):
                 machine.activate(outer)
                 machine.activate(machine.narrowed(holds == wanted))
             elif bool(holds) != wanted:
                 continue
-            yield from execute(body)
+            try:
+                yield from execute(body)
+            except AllEnd:
+                ended += 1
             chosen.append([values[slot] for slot in slots])
+        machine.activate(outer)
+        if ended and not len(machine.active):
+            raise AllEnd
         if len(chosen) == 2:
-            machine.activate(outer)
             chosen[0] = [blend(holds, a, b) for a, b in zip(*chosen, strict=True)]
         for slot, value in zip(results, chosen[0], strict=True):
             values[slot] = value

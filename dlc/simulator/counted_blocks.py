@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,26 +19,27 @@ class BlockOrder:
     def __init__(self) -> None:
         self._group_of = np.zeros(0, np.int64)
         """For each block the number of those that it was counted with, or -1."""
-        self._open: dict[int, int] = {}
-        """The number of those that are being counted at an element."""
+        self._open: dict[Hashable, int] = {}
+        """The number of those that are being counted in one place."""
         self._groups = 0
         self._is_last = np.zeros(0, np.bool_)
 
-    def count(self, block: int, element: int, *, is_last: bool) -> None:
-        """Notes that a block was counted, the last one or not."""
+    def count(self, block: int, place: Hashable, *, is_last: bool) -> None:
+        """Notes that a block was counted somewhere, the last one or not."""
         if (missing := block + 1 - len(self._group_of)) > 0:
             self._group_of = np.append(self._group_of, np.full(missing, -1))
             self._is_last = np.append(self._is_last, np.zeros(missing, np.bool_))
-        if element not in self._open:
-            self._open[element] = self._groups
+        if place not in self._open:
+            self._open[place] = self._groups
             self._groups += 1
-        self._group_of[block], self._is_last[block] = self._open[element], is_last
+        self._group_of[block], self._is_last[block] = self._open[place], is_last
         if is_last:
-            del self._open[element]
+            del self._open[place]
 
     def is_last(self, blocks: Blocks) -> NDArray[np.bool_]:
-        """True for the blocks that were the last, all of which have been counted."""
-        return self._is_last[blocks]
+        """True for the blocks that were the last where they were counted."""
+        known = len(self._is_last)
+        return self._is_last[np.minimum(blocks, known - 1)] & (blocks < known)
 
     def ended_before(self, blocks: Blocks, others: Blocks) -> NDArray[np.bool_]:
         """True where a block ended before what the other one does now."""

@@ -120,10 +120,15 @@ class Program:
         assert isinstance(memory, Memory)
         return memory
 
-    def shared_at(self, address: int) -> tuple[Memory | None, int]:
-        """The buffer in which an address in shared memory lies, and where that begins."""
+    def shared_at(self, address: int, op: Operation) -> tuple[Memory | None, int]:
+        """
+        The buffer in which an address in shared memory lies, as an operation knows it, and where
+        that begins: another part of the blocks has others in its place.
+        """
         for ref, begin in self.addresses.items():
-            memory = self.memory.get(ref)
+            memory, owner = self.memory.get(ref), ref.owner
+            if isinstance(owner, Operation) and not _sees(op, owner):
+                continue
             if isinstance(memory, Memory) and 0 <= address - begin < memory.size * memory.bytes:
                 return memory, begin
         return None, 0
@@ -144,6 +149,12 @@ class Program:
     def _all_wait(self) -> None:
         """In lockstep, what a thread did is known to all before any goes on."""
         self.machine.clock.meet(self.machine.everyone, self.machine.block_of)
+
+
+def _sees(op: Operation, other: Operation) -> bool:
+    """True if what defines something stands in a body around an operation."""
+    around = other.parent_op()
+    return around is not None and around.is_ancestor(op)
 
 
 Translate: TypeAlias = Callable[[Program, Operation], Step | None]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from dlc.analysis.kernel.block_parts import parts_of
 from dlc.dialects import kernel
-from dlc.dialects.kernel_blocks import last_block_of
+from dlc.dialects.kernel_blocks import last_blocks_of
 from dlc.ir.expr import Expr, constant_of
 from dlc.simulator.address_space import Memory
 from dlc.simulator.clocks import Lanes
@@ -19,6 +20,7 @@ from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
 from dlc.simulator.hazards import Hazard
 from dlc.simulator.machine import Machine
+from dlc.simulator.synchronization import first_threads
 
 
 def last_block(program: Program, op: kernel.LastBlockOp) -> Step:
@@ -33,9 +35,9 @@ def last_block(program: Program, op: kernel.LastBlockOp) -> Step:
             _count(machine, op, memory, subscripts(), np.array([lane]))
 
     def step() -> Iterator[Wait]:
-        yield from program.rendezvous.meet(op, machine.block_of, act)
-        last = machine.order.is_last(machine.block_ids)[machine.block_of]
-        machine.activate(machine.narrowed(last))
+        scopes = first_threads(machine, op, op.named_threads)
+        yield from program.rendezvous.meet(op, scopes, act)
+        machine.end(~machine.order.is_last(machine.block_ids)[machine.block_of])
         if not len(machine.active):
             raise AllEnd
 
@@ -57,21 +59,18 @@ def _count(
         raise machine.hazard("divergence", op, sentence, lane)
     is_last = before + 1 == op.blocks
     memory.data[element] = 0 if is_last else before + 1
-    machine.order.count(
-        int(machine.block_ids[machine.block_of[lane[0]]]), int(element), is_last=is_last
-    )
+    block = int(machine.block_ids[machine.block_of[lane[0]]])
+    machine.order.count(block, (op, int(element)), is_last=is_last)
 
 
 def check_counts(program: Program) -> None:
     """Reports a hazard where fewer blocks came than are said to, so that none was the last."""
-    op = last_block_of(program.func)
-    if not isinstance(op, kernel.LastBlockOp):
-        return
-    memory = program.shared_or_global(op.ref)
-    for element in np.flatnonzero(memory.data).tolist()[:1]:
-        found = f"{int(memory.data[element])} of {op.blocks} blocks are counted"
-        sentence = f"{found} at {memory.place(element)} when all have ended: none was the last"
-        program.machine.report(Hazard("divergence", op, sentence))
+    for op in last_blocks_of(program.func):
+        memory = program.shared_or_global(op.ref)
+        for element in np.flatnonzero(memory.data).tolist()[:1]:
+            found = f"{int(memory.data[element])} of {op.blocks} blocks are counted"
+            sentence = f"{found} at {memory.place(element)} when all have ended: none was the last"
+            program.machine.report(Hazard("divergence", op, sentence))
 
 
 @dataclass
@@ -86,18 +85,25 @@ class SharingBlocks:
         About as many blocks as these, all of those that share a count or none: without the others
         none would be the last.
         """
-        op = last_block_of(self.func)
-        if op is None:
+        places = [self._place(op) for op in last_blocks_of(self.func)]
+        if not places:
             return list(blocks)
-        shape = np.array(
-            [self._at(e) + np.zeros(self.func.grid_size, np.int64) for e in op.exprs("map")]
-        )
         found: set[int] = set()
         for block in blocks:
             if block not in found and (not found or len(found) < len(blocks)):
-                same = (shape == shape[:, block : block + 1]).all(axis=0)
-                found.update(np.flatnonzero(same).tolist())
+                found.add(block)
+                for place, counted in places:
+                    if counted[block]:
+                        same = (place == place[:, block : block + 1]).all(axis=0) & counted
+                        found.update(np.flatnonzero(same).tolist())
         return sorted(found)
+
+    def _place(self, op: kernel.LastBlockOp) -> tuple[Any, Any]:
+        """The subscripts at which each block is counted, and which blocks are."""
+        every = np.zeros(self.func.grid_size, np.int64)
+        inside = (part.blocks for part in parts_of(self.func) if part.op.is_ancestor(op))
+        counted = np.isin(np.arange(self.func.grid_size), next(inside, range(len(every))))
+        return np.array([self._at(e) + every for e in op.exprs("map")]), counted
 
     def _at(self, expr: Expr) -> Any:
         """An expression in all blocks."""
@@ -109,7 +115,7 @@ class SharingBlocks:
         if value not in self.known:
             owner = value.owner
             if isinstance(owner, kernel.BlockIdOp):
-                self.known[value] = np.arange(self.func.grid_size)
+                self.known[value] = np.arange(self.func.grid_size) - owner.before
             else:
                 assert isinstance(owner, kernel.IndexOp)
                 self.known[value] = self._at(owner.subscripts[0])

@@ -67,17 +67,27 @@ class Machine:
         self.warpgroup_of = self.block_of * MAX_WARPS + self.thread_of // WARPGROUP
         """The same of its warpgroup."""
         self.actor_of = self.actor(self.block_ids[self.block_of], self.thread_of)
+        self.ended: Mask | None = None
+        """The lanes that have come to the end of the kernel early, if any have."""
         self.activate(None)
         self.clock = Clock(blocks, self.threads, self.mbarriers, together=self.together)
 
     def activate(self, mask: Mask | None) -> None:
-        """Lets the lanes of a mask run, None for all."""
+        """Lets the lanes of a mask run, None for all; but not those that have ended."""
+        if self.ended is not None:
+            mask = ~self.ended if mask is None else mask & ~self.ended
         self.mask = mask
         self.active = self.everyone if mask is None else np.flatnonzero(mask)
 
     def narrowed(self, condition: Mask) -> Mask:
         """The active lanes where the condition holds."""
         return condition if self.mask is None else self.mask & condition
+
+    def end(self, condition: Mask) -> None:
+        """Has the active lanes where the condition holds come to the end of the kernel."""
+        ends = self.narrowed(condition)
+        self.ended = ends if self.ended is None else self.ended | ends
+        self.activate(self.mask)
 
     def where(self, holds: Holds) -> Lanes:
         """The active lanes where a condition holds; `active` itself if it holds in all of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from xdsl.ir import Operation
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
@@ -17,12 +18,26 @@ from dlc.target import WARP
 
 
 def barrier(program: Program, op: kernel.BarrierOp) -> Step:
-    machine = program.machine
+    machine, named = program.machine, op.named_threads
 
     def act(lanes: Lanes) -> None:
         machine.clock.meet(lanes, machine.block_of[lanes])
 
-    return lambda: program.rendezvous.meet(op, machine.block_of, act)
+    def step() -> Iterator[Wait]:
+        return program.rendezvous.meet(op, first_threads(machine, op, named), act)
+
+    return step
+
+
+def first_threads(machine: Machine, op: Operation, named: int | None) -> Lanes:
+    """The number of each lane's block, and another one for lanes that do not meet the others."""
+    if named is None:
+        return machine.block_of
+    if (strange := machine.thread_of[machine.active] >= named).any():
+        at = int(machine.active[first_of(strange)])
+        sentence = f"thread {int(machine.thread_of[at])} is not among the first {named}"
+        raise machine.hazard("divergence", op, sentence, [at])
+    return np.where(machine.thread_of < named, machine.block_of, machine.blocks)
 
 
 def sync_warp(program: Program, op: kernel.SyncWarpOp) -> Step:

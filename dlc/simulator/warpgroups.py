@@ -149,7 +149,7 @@ def _operands(
         if told.base:
             raise machine.hazard("not checked", op, "a matrix descriptor with a base offset")
         addresses = told.addresses(count, op.shape.sizes.k, along_rows=along_rows)
-        memory, begin = program.shared_at(told.start)
+        memory, begin = program.shared_at(told.start, op)
         offsets = (addresses - begin) // HALF_BYTES
         if memory is None or offsets.min() < 0 or offsets.max() >= memory.size:
             name = "shared memory" if memory is None else memory.name

@@ -30,7 +30,7 @@ import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor, get_backend
 from dlc.dialects import host, kernel
-from dlc.dialects.kernel_blocks import counters_of, last_block_of
+from dlc.dialects.kernel_blocks import counters_of, last_blocks_of
 from dlc.registry import parse_pipeline
 from dlc.schedule import endings
 from dlc.simulator import Hazard, run_module
@@ -89,7 +89,7 @@ def test_rings_of_parts_that_the_last_block_folds(target: str, copy: str) -> Non
     apply(module, ",".join(STEPS))
     module = lowered(module)
     assert f"kernel.{copy}" in str(module)
-    assert last_block_of(module) is not None
+    assert last_blocks_of(module)
     interpret(case, module, schedule)
     on_host(case, module, schedule, LAUNCHES[::3])
 
@@ -148,8 +148,7 @@ def gemm_of_groups() -> Any:
 
 def test_without_the_count_parts_are_read_in_a_race() -> None:
     module = gemm_of_groups()
-    op = last_block_of(module)
-    assert op is not None
+    (op,) = last_blocks_of(module)
     op.detach()
     with pytest.raises(Hazard, match=r"acc_parts|race|nothing"):
         run_module(module, loop_cases.gemm(16, 32, 32).inputs)
@@ -160,8 +159,7 @@ def test_without_the_count_parts_are_read_in_a_race() -> None:
 )
 def test_a_wrong_count_is_a_hazard(count: int, kind: str) -> None:
     module = gemm_of_groups()
-    op = last_block_of(module)
-    assert op is not None
+    (op,) = last_blocks_of(module)
     op.count = kernel.LastBlockOp(op.ref, op.subscripts, count).count
     with pytest.raises(Hazard, match=kind):
         run_module(module, loop_cases.gemm(16, 32, 32).inputs)
@@ -173,8 +171,7 @@ def test_a_check_of_some_blocks_runs_those_that_share(blocks: int) -> None:
     module = gemm_of_groups()
     (verdict,) = check_module(module, blocks=blocks)
     assert verdict.answer == "clean"
-    op = last_block_of(module)
-    assert op is not None
+    (op,) = last_blocks_of(module)
     op.detach()
     (verdict,) = check_module(module, blocks=blocks)
     assert verdict.answer == "hazard"
@@ -249,7 +246,7 @@ def test_products_of_tensor_cores() -> None:
     apply(module, ",".join(STEPS))
     module = lowered(module)
     assert "kernel.mma" in str(module)
-    assert last_block_of(module) is not None
+    assert last_blocks_of(module)
     interpret(case, module, MATRICES)
     on_host(case, module, MATRICES, ORDERS)
 

@@ -54,6 +54,10 @@ def ones(*shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(torch.ones(shape) for shape in shapes)
 
 
+def siblings(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.relu(x @ v), x @ w
+
+
 PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (torch.matmul, ones((1024, 1024), (1024, 1024))),
     (torch.matmul, ones((16, 4096), (4096, 64))),
@@ -65,6 +69,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (twice, ones((3, 4))),
     (put, ones((8, 4), (2, 4))),
     (torch.sum, ones((5, 5, 5))),
+    (siblings, ones((1, 64), (64, 32), (64, 8))),
 )
 
 

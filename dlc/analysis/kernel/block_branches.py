@@ -8,7 +8,7 @@ the loops around them; what else they depend on, such as the thread, is taken to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,6 +16,7 @@ from math import prod
 from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, SSAValue
 
+from dlc.analysis.kernel.block_parts import parts_of
 from dlc.analysis.kernel.index_values import index_at
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
@@ -93,8 +94,12 @@ class BlockBranches:
         """
         step = 1 if most is None else -(-self.func.grid_size // most)
         numbers = list(_block_ids(self.func))
+        parts = [part.blocks for part in parts_of(self.func)]
+        alike = {block: part.start for part in parts for block in part}
+        if any(not _tells_parts(op) for op in numbers if op.part is None):
+            alike = {}
         return [
-            tuple(index_at(read, dict.fromkeys(numbers, block).get) for read in self._read)
+            tuple(index_at(read, _numbers(numbers, block, alike).get) for read in self._read)
             for block in range(0, self.func.grid_size, step)
         ]
 
@@ -180,5 +185,24 @@ def _reads_block(value: SSAValue) -> bool:
     return isinstance(value.owner, kernel.BlockIdOp)
 
 
-def _block_ids(func: kernel.FuncOp) -> Iterator[SSAValue]:
-    return (op.result for op in func.body.block.ops if isinstance(op, kernel.BlockIdOp))
+def _block_ids(func: kernel.FuncOp) -> Iterator[kernel.BlockIdOp]:
+    return (op for op in func.walk() if isinstance(op, kernel.BlockIdOp))
+
+
+def _tells_parts(op: kernel.BlockIdOp) -> bool:
+    """True for a number that nothing needs but the tests which of the parts a block is of."""
+    return all(isinstance(use.operation, kernel.TestOp) for use in op.result.uses)
+
+
+def _numbers(
+    ops: Iterable[kernel.BlockIdOp], block: int, alike: Mapping[int, int]
+) -> dict[SSAValue, int]:
+    """What a block's number is among all, the first of its part for all of one, and among parts."""
+    return {
+        op.result: alike.get(block, block)
+        if op.part is None
+        else block - op.before
+        if block in op.part
+        else 0
+        for op in ops
+    }

@@ -124,10 +124,7 @@ def _mean_shares(func: kernel.FuncOp) -> Shares:
 def _counts(func: kernel.FuncOp, shares: Shares) -> Counts:
     walk = _Walk(func, shares)
     walk.counts.registers = walk.visit(func.body.block, 1, 0, False)
-    if (before := walk.before_last) is not None:
-        for name in _SHARED:
-            done, own = getattr(before, name), getattr(walk.counts, name)
-            setattr(walk.counts, name, done + (own - done) / walk.sharing)
+    walk.share_last()
     return walk.counts
 
 
@@ -180,6 +177,14 @@ class _Walk:
         self.fetched = False
         """True if an unrolled loop has asked for what is not waited for yet."""
 
+    def share_last(self) -> None:
+        """Leaves of what the last of some blocks does a block's share."""
+        if (before := self.before_last) is not None:
+            for name in _SHARED:
+                done, own = getattr(before, name), getattr(self.counts, name)
+                setattr(self.counts, name, done + (own - done) / self.sharing)
+        self.before_last = None
+
     def visit(self, block: Block, times: float, held: int, unrolled: bool) -> int:
         """Counts a body that runs so often; the words that are held in it at once at most."""
         most, fetched, requests = held, False, self.requests
@@ -194,8 +199,11 @@ class _Walk:
                     if region is self.producer:
                         self._visit_producer(region.block, times * share, held)
                         continue
+                    around, self.before_last = self.before_last, None
                     for inner in region.blocks:
                         most = max(most, self.visit(inner, times * share, held, unrolled))
+                    self.share_last()
+                    self.before_last = around
             else:
                 before = replace(self.counts)
                 if isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import SSAValue
+from collections.abc import Iterable
 
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Operation, SSAValue
+
+from dlc.analysis.kernel.block_parts import parts_of
 from dlc.analysis.kernel.layout import alignment_of
 from dlc.dialects import kernel
 from dlc.dialects.layouts import PERIOD, span_bytes
@@ -25,10 +28,22 @@ def alignment_in(ref: SSAValue) -> int:
 
 
 def shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
-    """The offset in bytes of every buffer, and the total."""
+    """
+    The offset in bytes of every buffer, and the total. What different parts of the blocks use lies
+    in one place.
+    """
     slots: dict[SSAValue, int] = {}
-    end = 0
-    for op in func.walk():
+    parts = [part.op for part in parts_of(func)]
+    others = [op for op in func.body.block.ops if op not in parts]
+    first = end = _lay(others, 0, slots)
+    for part in parts:
+        end = max(end, _lay([part], first, slots))
+    return slots, end
+
+
+def _lay(ops: Iterable[Operation], end: int, slots: dict[SSAValue, int]) -> int:
+    """Gives the buffers of some operations places from an offset on; where they end."""
+    for op in (inner for outer in ops for inner in outer.walk()):
         if isinstance(op, kernel.AllocSharedOp):
             type = op.result.type
             assert isinstance(type, MemRefType)
@@ -38,4 +53,4 @@ def shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
         elif isinstance(op, kernel.AllocMbarriersOp):
             slots[op.result] = -(-end // MBARRIER_BYTES) * MBARRIER_BYTES
             end = slots[op.result] + op.count.value.data * MBARRIER_BYTES
-    return slots, end
+    return end

@@ -56,6 +56,7 @@ extern "C" {
 extern __thread dlc::Position dlc_position;
 [[noreturn]] void dlc_trap(const char* message);
 void dlc_barrier(int line);
+void dlc_barrier_among(int line, int threads);
 void dlc_syncwarp();
 uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width, unsigned named);
 void dlc_together(dlc::Meeting kind, void* mine, dlc::Together act);

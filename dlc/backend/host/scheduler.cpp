@@ -281,16 +281,19 @@ struct Worker {
 
   // ---- what threads wait for
 
-  void barrier(int line) {
+  // So many first threads of the block meet; of warps, all or none.
+  void barrier(int line, int named) {
     current->line = line;
     if (at_barrier && line != barrier_line) {
       current->state = State::barrier;
       fail_waiting("the threads have diverged at a barrier: ");
     }
     barrier_line = line;
-    if (++at_barrier == launch.block) {
+    if (current->index >= named)
+      fail("thread %d is not among the first %d, which meet", current->index, named);
+    if (++at_barrier == named) {
       at_barrier = 0;
-      for (int w = 0; w * kWarp < launch.block; ++w) release(w, warps[w].live);
+      for (int w = 0; w * kWarp < named; ++w) release(w, warps[w].live);
     }
     wait(State::barrier);
   }
@@ -584,7 +587,9 @@ EXPORT void dlc_trap(const char* message) {
   worker->fail("thread %d: %s", worker->current->index, message);
 }
 
-EXPORT void dlc_barrier(int line) { worker->barrier(line); }
+EXPORT void dlc_barrier(int line) { worker->barrier(line, worker->launch.block); }
+
+EXPORT void dlc_barrier_among(int line, int threads) { worker->barrier(line, threads); }
 EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
 
 EXPORT void dlc_together(Meeting kind, void* mine, dlc::Together act) {

@@ -91,8 +91,9 @@ class _Planner:
         self.lifetimes = Lifetimes.of(function)
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""
-        self.counters: list[SSAValue] = []
-        """Those in which blocks are counted, which hold zeros between launches."""
+        self.counters: dict[SSAValue, int] = {}
+        """Those in which blocks are counted, which hold zeros between launches, and where in their
+        memory: those of a launch beside each other."""
         for launch in launches:
             callee = launch.callee
             assert callee is not None
@@ -100,8 +101,12 @@ class _Planner:
                 assert isinstance(ref.type, MemRefType)
                 self.types.setdefault(value, ref.type)
             pairs = zip(launch.outputs, callee.output_refs, strict=True)
-            counted = counters_of(callee)
-            self.counters += (value for value, ref in pairs if ref in counted)
+            counted, place = counters_of(callee), 0
+            for value, ref in pairs:
+                if ref in counted:
+                    self.counters[value] = place
+                    place += span_bytes(self.types[value])
+                    place += -place % BUFFER_ALIGNMENT
 
     def run(self) -> None:
         lives = self._lives()
@@ -110,7 +115,8 @@ class _Planner:
         self._bind_arguments()
         shared: dict[SSAValue, tuple[SSAValue, int]] = {}
         if self.counters:
-            shared |= dict.fromkeys(self.counters, (self._counts(), 0))
+            memory = self._counts()
+            shared |= {value: (memory, place) for value, place in self.counters.items()}
         if lives:
             workspace = self._allocate("workspace", placement.size).memref
             pairs = zip(lives, placement.offsets, strict=True)
@@ -135,7 +141,8 @@ class _Planner:
 
     def _counts(self) -> SSAValue:
         """Memory for the counts of blocks, filled with zeros before anything is launched."""
-        memory = self._allocate("arrived", max(span_bytes(self.types[c]) for c in self.counters))
+        ends = (place + span_bytes(self.types[c]) for c, place in self.counters.items())
+        memory = self._allocate("arrived", max(ends))
         Rewriter.insert_op(host.ZeroOp(memory.memref), InsertPoint.after(memory))
         return memory.memref
 

@@ -15,7 +15,7 @@ from dlc.backend.cuda.print.c_index import IndexText
 from dlc.backend.cuda.print.c_scalar import value_type
 from dlc.backend.cuda.print.c_text import HALF_HEADERS, Text, binary, call, ternary
 from dlc.backend.cuda.print.c_values import Values
-from dlc.backend.cuda.print.interface import STATIC_SHARED_LIMIT, c_element
+from dlc.backend.cuda.print.interface import c_element, dynamic_shared_bytes
 from dlc.backend.cuda.print.prelude_mma import rows_name
 from dlc.backend.cuda.print.prelude_wgmma import wgmma_name
 from dlc.dialects import kernel
@@ -35,7 +35,7 @@ class Accesses(Values):
         """The names of the prelude functions, and of the headers, that the lines use."""
         self.index = IndexText(self.text.__getitem__, self.helpers)
         self._slots, self._shared_bytes = shared_slots(func)
-        self._is_static = self._shared_bytes <= STATIC_SHARED_LIMIT
+        self._is_static = dynamic_shared_bytes(func) == 0
         self._smem = ""
 
     def share(self) -> None:
@@ -231,6 +231,9 @@ class Accesses(Values):
         self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")
 
     def last_block(self, op: kernel.LastBlockOp) -> None:
-        self.helpers.add("last_block")
+        helper = "last_block" if op.named_threads is None else "last_block_among"
+        self.helpers.add(helper)
+        threads = "" if op.named_threads is None else f"<{op.named_threads}>"
         place = Text(f"&{self._element_text(op.ref, op.subscripts)}")
-        self._effect(None, f"if (!{call('last_block', place, Text(str(op.blocks)))}) return;")
+        last = call(f"{helper}{threads}", place, Text(str(op.blocks)))
+        self._effect(None, f"if (!{last}) return;")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from dlc.analysis.kernel.block_parts import parts_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.print.c_text import c_type, kernel_name
@@ -44,9 +45,12 @@ def shared_bytes(func: kernel.FuncOp) -> int:
 
 
 def dynamic_shared_bytes(func: kernel.FuncOp) -> int:
-    """The bytes of shared memory to ask for at the launch: 0 where all of it is static."""
+    """
+    The bytes of shared memory to ask for at the launch: 0 where all of it is static. What parts of
+    the blocks use in one place is declared by no C.
+    """
     total = shared_bytes(func)
-    return total if total > STATIC_SHARED_LIMIT else 0
+    return total if total > STATIC_SHARED_LIMIT or parts_of(func) else 0
 
 
 def c_name(func: kernel.FuncOp) -> str:

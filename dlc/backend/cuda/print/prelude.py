@@ -95,23 +95,36 @@ _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
 
-_LAST_BLOCK = """\
-__syncthreads();
+
+def _last_block(meet: str, meet_or: str) -> str:
+    """The last of some blocks, with how its threads meet, and how they learn what one knows."""
+    return f"""\
+{meet}
 int last = 0;
-if (threadIdx.x == 0) {
+if (threadIdx.x == 0) {{
   __threadfence();
   const int before = atomicInc(reinterpret_cast<unsigned*>(count), blocks - 1);
   last = before == blocks - 1;
   __threadfence();
-}
-return __syncthreads_or(last);"""
+}}
+{meet_or}"""
 
-_LAST_BLOCK_ON_HOST = """\
+
+def _last_block_on_host(meet: str) -> str:
+    return f"""\
 __shared__ bool last;
-__syncthreads();
+{meet}
 if (threadIdx.x == 0) last = dlc::count_block(count, blocks);
-__syncthreads();
+{meet}
 return last;"""
+
+
+_ANY_AMONG = """\
+int any;
+asm volatile("{ .reg .pred mine, all; setp.ne.s32 mine, %1, 0;"
+             "bar.red.or.pred all, 1, %2, mine; selp.s32 %0, 1, 0, all; }"
+             : "=r"(any) : "r"(last), "n"(N) : "memory");
+return any;"""
 
 _SQUARING = """\
 if (b < 0) return a == 1 || a == -1 ? (b % 2 != 0 ? a : 1) : 0;
@@ -233,6 +246,13 @@ _FUNCTIONS = [
         "const int lanes = threads - int(threadIdx.x & ~31u);\n"
         "return lanes < 32 ? (1u << max(lanes, 0)) - 1u : 0xffffffffu;",
     ),
+    Function(
+        "barrier_among",
+        "The first N threads of the block meet (PTX ISA: bar.sync).",
+        f"template <int N>\n{INLINE} void barrier_among()",
+        'asm volatile("bar.sync 1, %0;" :: "n"(N) : "memory");',
+        "dlc_barrier_among(__LINE__, N);",
+    ),
     *(_cp_async(size) for size in (4, 8, 16)),
     Function(
         "cp_async_commit",
@@ -332,8 +352,16 @@ _FUNCTIONS = [
         "True in the last of so many blocks that come here: it sees what the others wrote before.\n"
         "// The count is 0 again then (PTX ISA: memory consistency model, causality order).",
         f"{INLINE} bool last_block(int* count, int blocks)",
-        _LAST_BLOCK,
-        _LAST_BLOCK_ON_HOST,
+        _last_block("__syncthreads();", "return __syncthreads_or(last);"),
+        _last_block_on_host("__syncthreads();"),
+    ),
+    Function(
+        "last_block_among",
+        "The same of which the first N threads meet (PTX ISA: bar.red).",
+        f"template <int N>\n{INLINE} bool last_block_among(int* count, int blocks)",
+        _last_block("barrier_among<N>();", _ANY_AMONG),
+        _last_block_on_host("barrier_among<N>();"),
+        needs=("barrier_among",),
     ),
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),

@@ -282,7 +282,8 @@ class _KernelPrinter(Accesses):
             case SizeIndexOp():
                 pass  # a parameter, where anything is computed with it
             case kernel.BlockIdOp():
-                self.line(f"const int {self.name(op.result, 'block')} = blockIdx.x;")
+                before = f" - {op.before}" if op.before else ""
+                self.line(f"const int {self.name(op.result, 'block')} = blockIdx.x{before};")
             case kernel.ThreadIdOp():
                 self.line(f"const int {self.name(op.result, 'thread')} = threadIdx.x;")
             case kernel.AllocSharedOp():
@@ -385,6 +386,9 @@ class _KernelPrinter(Accesses):
             helper = op.name.removeprefix("kernel.")
             self.helpers.add(helper)
             self.line(f"{helper}();")
+        elif isinstance(op, kernel.BarrierOp) and op.named_threads is not None:
+            self.helpers.add("barrier_among")
+            self.line(f"barrier_among<{op.named_threads}>();")
         else:
             self.line("__syncwarp();" if isinstance(op, kernel.SyncWarpOp) else "__syncthreads();")
 

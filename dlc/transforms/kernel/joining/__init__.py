@@ -1,0 +1,1 @@
+"""What `join-launches` consists of."""

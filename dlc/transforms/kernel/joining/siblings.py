@@ -1,0 +1,86 @@
+"""Launches that read the same and do not need each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from dlc.analysis.kernel.roles import registers_set
+from dlc.dialects import kernel
+from dlc.target import WARP
+
+
+class Siblings:
+    """The launches of a block by what they read, and where its operations stand."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._places: dict[Operation, int] = {op: n for n, op in enumerate(block.ops)}
+
+    def groups(self) -> Iterator[list[kernel.LaunchOp]]:
+        """Groups of launches that may be one, each launch in one of them at most."""
+        taken: set[Operation] = set()
+        for op in self._places:
+            if isinstance(op, kernel.LaunchOp) and op not in taken and obstacle(op) is None:
+                group = [op]
+                for other in self._readers(op):
+                    if other not in taken and self._may_join(group, other):
+                        group.append(other)
+                if len(group) > 1:
+                    taken.update(group)
+                    yield group
+
+    def _readers(self, first: kernel.LaunchOp) -> list[kernel.LaunchOp]:
+        """The launches after one that read what it reads, in order."""
+        place = self._places[first]
+        users = {use.operation for value in first.inputs for use in value.uses}
+        later = (op for op in users if self._places.get(op, place) > place)
+        found = [op for op in later if isinstance(op, kernel.LaunchOp)]
+        return sorted(found, key=self._places.__getitem__)
+
+    def _may_join(self, group: Sequence[kernel.LaunchOp], other: kernel.LaunchOp) -> bool:
+        """True if a launch may run where the first of a group does, beside all of them."""
+        first = self._places[group[0]]
+        if obstacle(other) is not None or not all(self._is_there(v, first) for v in other.inputs):
+            return False
+        if not _fit([op.callee for op in (*group, other) if op.callee is not None]):
+            return False
+        last = self._places[other]
+        return not any(
+            first <= self._place(use.operation) < last
+            for value in other.inputs
+            if other.changes(value)
+            for use in value.uses
+        )
+
+    def _is_there(self, value: SSAValue, place: int) -> bool:
+        """True for what is computed before a place of the block."""
+        return (
+            self._places.get(value.owner, -1) < place
+            if isinstance(value.owner, Operation)
+            else True
+        )
+
+    def _place(self, op: Operation) -> int:
+        """The place of what holds an operation; that of the block's end for others."""
+        around = self._block.find_ancestor_op_in_block(op)
+        return len(self._places) if around is None else self._places[around]
+
+
+def obstacle(launch: kernel.LaunchOp) -> str | None:
+    """Why a launch is not joined with others, if it is not."""
+    callee = launch.callee
+    if callee is None or callee.grid_size == 0:
+        return "no block of it runs"
+    if callee.sizes:
+        return "it is for several sizes"
+    if registers_set(callee):
+        return "its warpgroups divide the registers of a block among them"
+    return None
+
+
+def _fit(funcs: Sequence[kernel.FuncOp]) -> bool:
+    """True if the threads of some blocks are whole warps where they are fewer than others'."""
+    most = max(func.block_size for func in funcs)
+    return all(func.block_size % WARP == 0 or func.block_size == most for func in funcs)

@@ -1,0 +1,88 @@
+"""Launches that read the same become one, whose blocks are dealt over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.nn.functional import linear, silu
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dlc.backend.executor import Executor, get_backend
+from dlc.frontend.fx import import_program
+from dlc.pipeline import run_pipeline, text_of
+from dlc.simulator.checker import check_module
+from dlc.stages import compiler_context
+from dlc.target import set_target
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+Function = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """Products of rows of `inner` elements, of such widths."""
+
+    rows: int
+    inner: int
+    widths: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+
+    def arguments(self, seed: int = 0) -> list[torch.Tensor]:
+        rng = torch.Generator().manual_seed(seed)
+        shapes = [(self.rows, self.inner), *((n, self.inner) for n in self.widths)]
+        made = [torch.randn(shape, generator=rng) / self.inner**0.25 for shape in shapes]
+        return [x.to(self.dtype) for x in made]
+
+
+def products(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Each with an epilogue of its own."""
+    ends = (torch.relu, silu, lambda y: y + 1, torch.tanh)
+    return tuple(end(linear(x, w)) for end, w in zip(ends, weights, strict=False))
+
+
+def compiled(function: Function, arguments: Sequence[torch.Tensor], target: str) -> ModuleOp:
+    module = import_program(function, tuple(arguments), whole=DECOMPOSITIONS).module
+    set_target(module, target)
+    run_pipeline(compiler_context(), module, "kernel")
+    return module
+
+
+def launches(module: ModuleOp) -> list[str]:
+    return [op.kernel_name for op in module.walk() if op.name == "host.launch"]
+
+
+CASES = (
+    Siblings(1, 512, (256, 64, 64)),
+    Siblings(1, 512, (64, 256, 7, 100)),
+    Siblings(1, 100, (7, 100)),
+    Siblings(2, 96, (33, 64)),
+    Siblings(7, 100, (100, 7, 64)),
+    Siblings(1, 512, (256, 64, 64), torch.bfloat16),
+    Siblings(8, 512, (256, 64, 64), torch.bfloat16),
+    Siblings(64, 256, (128, 64, 100), torch.bfloat16),
+    Siblings(33, 64, (100, 7, 64)),
+)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_products_of_several_widths(case: Siblings, target: str) -> None:
+    """One launch, whose numbers are those of products apart, on the host and when simulated."""
+    arguments = case.arguments()
+    module = compiled(products, arguments, target)
+    assert any("_beside_" in name for name in launches(module))
+    arguments[0][-1, 3] = float("nan")
+    found = Executor(module, get_backend("host"))(arguments)
+    expected = products(*(x.double() for x in arguments))
+    loose = 1e-5 if case.dtype == torch.float32 else 2e-2
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(
+            torch.as_tensor(one).double(), other, rtol=loose, atol=loose, equal_nan=True
+        )
+    assert {v.answer for v in check_module(module, blocks=24)} == {"clean"}
+    text = text_of(module)
+    assert text_of(Parser(compiler_context(), text).parse_module()) == text
