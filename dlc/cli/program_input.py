@@ -152,11 +152,13 @@ def load_program(
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.frontend.capture import capture_script, capture_text
     with timing.phase("torch", "the program's own code"):
+        sizes = shapes_of(options.dynamic) or {}
         if text is not None:
-            module, args = capture_text(text, seed=seed, argv=("-c", *given))
+            argv = ("-c", *given)
+            module, args = capture_text(text, seed=seed, argv=argv, sizes=sizes)
         else:
             assert script is not None
-            module, args = capture_script(script, seed, given)
+            module, args = capture_script(script, seed, given, sizes)
     return _imported(module, args, target, timing, options)
 
 

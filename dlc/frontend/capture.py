@@ -13,9 +13,10 @@ import linecache
 import math
 import sys
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,12 +25,16 @@ from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import place_at, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
+from dlc.frontend.script_sizes import ScriptSizes
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
 
 
 def capture_script(
-    path: str | Path, seed: int = 0, arguments: Sequence[str] = ()
+    path: str | Path,
+    seed: int = 0,
+    arguments: Sequence[str] = (),
+    sizes: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """`capture_text` of a file, which may import what lies beside it."""
     try:
@@ -42,19 +47,24 @@ def capture_script(
     beside = str(Path(path).resolve().parent)
     sys.path.insert(0, beside)
     try:
-        return capture_text(text, str(path), seed, (str(path), *arguments))
+        return capture_text(text, str(path), seed, (str(path), *arguments), sizes)
     finally:
         sys.path.remove(beside)
 
 
 def capture_text(
-    text: str, filename: str = "<command>", seed: int = 0, argv: Sequence[str] = ("-c",)
+    text: str,
+    filename: str = "<command>",
+    seed: int = 0,
+    argv: Sequence[str] = ("-c",),
+    sizes: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """
     The program that `text` is (`dlc.frontend.statements`), as a module and its example inputs.
 
     `torch`, `nn`, `F` and `math` are at hand, the random seed is `seed`, and `sys.argv` of the text
-    is `argv`, its name and its arguments, as Python gives a script them. Parameters have the
+    is `argv`, its name and its arguments, as Python gives a script them. What the text reads of
+    the dimensions in `sizes`, of inputs by name, is the program's. Parameters have the
     names of the module when the expression is one call of a module (`weight`), else they begin with
     the variable that holds the module (`mlp.gate.weight`). Raises ImportFailure for text that does
     not parse, that fails while it runs, or that computes no tensors from tensors.
@@ -74,7 +84,7 @@ def capture_text(
     torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
-    lifter = Lifter(filename, tree, scope, RandomTensors())
+    lifter = Lifter(filename, tree, scope, RandomTensors(), ScriptSizes(filename, tree, sizes))
     statements = Statements(lifter)
     with _arguments(argv):
         statements.lift(tree.body)

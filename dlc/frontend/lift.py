@@ -31,6 +31,7 @@ from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import UNSEEN, ScriptRuns
+from dlc.frontend.script_sizes import ScriptSizes
 from dlc.frontend.source import ImportFailure
 
 PART_OF_CREATION = frozenset(
@@ -72,6 +73,7 @@ class Lifter:
     tree: ast.Module
     scope: dict[str, Any]
     random: RandomTensors
+    sizes: ScriptSizes
     inputs: dict[str, Any] = field(default_factory=dict)
     examples: dict[str, Any] = field(default_factory=dict)
     """What the text has of each input: the tensor that may require a gradient."""
@@ -125,7 +127,10 @@ class Lifter:
                 return Part(node)
             if node.id in self.scope:
                 value = self.scope[node.id]
-                return Part(self.constant(value, node), True, value, name=node.id)
+                part = Part(self.constant(value, node), True, value, name=node.id)
+                if node.id in self.sizes.builds:
+                    part.sized, part.build = True, self.sizes.builds[node.id]
+                return part
             return self.evaluate(node, node, None)
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
@@ -161,10 +166,14 @@ class Lifter:
             _, base = children["value"]
             part.fresh = part.fresh and base.fresh
             part.inside_module, part.base = _is_module(base.value), base.value
+            of_input = isinstance(node, ast.Subscript) or self.is_input(base.value)
+            self.sizes.note(node, part, parts, base.name if of_input else "")
             layout = not isinstance(node, ast.Attribute) or node.attr in PART_OF_CREATION
             stays = (part.fresh and layout) or not isinstance(base.value, torch.Tensor)
+        else:
+            self.sizes.note(node, part, parts, None)
         if has_tensor(part.value) and not stays:
-            constant = all(map(self.is_constant, parts)) and self.is_constant(part)
+            constant = all(map(self.is_constant, (*parts, part))) and not part.sized
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
@@ -280,6 +289,7 @@ class Lifter:
 
     def within_program(self, node: ast.expr) -> ast.expr:
         """The text of an expression within the program, whatever becomes of the variables in it."""
+        self.sizes.check_text(node, node)
         names = sorted(names_in(node) - self.computed)
         for name, value in [(n, self.scope[n]) for n in names if n in self.scope]:
             if self.is_input(value):
@@ -308,6 +318,8 @@ class Lifter:
         """True if neither random tensors nor modules go into a part."""
         if not part.known:
             return part.now is not None
+        if part.sized:
+            return False
         owner = _owner(part.value)
         if self.functions.reads_data(part.value):
             return False
@@ -367,6 +379,9 @@ class Lifter:
         value = part.value
         if not part.known:
             return part.code
+        if part.sized:
+            return self.sizes.code(part)
+        self.sizes.check_function(value, part.code)
         if part.inside_module and part.build is not None:
             return part.build()
         if self.objects.is_own(value):

@@ -119,6 +119,8 @@ class Part:
     """What the value is an attribute or an item of."""
     now: ast.expr | None = None
     """Code that computes it before the program runs, where no input and no module goes in."""
+    sized: bool = False
+    """True if it is known, but depends on sizes that may change."""
 
 
 Child = tuple[Callable[[ast.expr], Any], Part]

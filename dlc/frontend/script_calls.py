@@ -139,7 +139,8 @@ class ScriptCalls:
         }
         if len(named) < len(call.keywords):
             return None
-        if not all(p.known and not self.lifter.is_data(p.value) for p in (*parts, *named.values())):
+        given = (*parts, *named.values())
+        if not all(p.known and not p.sized and not self.lifter.is_data(p.value) for p in given):
             return None
         values = {name: part.value for name, part in named.items()}
         bound = inspect.signature(function).bind(*(p.value for p in parts), **values)

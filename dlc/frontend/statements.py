@@ -121,7 +121,7 @@ class Statements:
                 self._assign(node, [target], value)
             case ast.AugAssign():
                 self._update(node)
-            case ast.If(test=test) if (part := self.lifter.visit(test)).known:
+            case ast.If(test=test) if (part := self.lifter.visit(test)).known and not part.sized:
                 self.lift(node.body if part.value else node.orelse, last)
             case ast.With():
                 self._with(node, last)
@@ -251,6 +251,7 @@ class Statements:
             if self._run(ast.copy_location(new, node)):
                 for target in targets:
                     self.lifter.computed -= bound_by(target)
+                self.lifter.sizes.assigned(targets, part)
                 return
             part = self.lifter.visit(again, assigned=True)
         code = self.lifter.use(part)
@@ -437,6 +438,7 @@ class Statements:
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
             del scope[name]
+        self.lifter.sizes.ran(node)
         if isinstance(node, ast.FunctionDef):
             self.lifter.functions.ran(node, scope[node.name])
         if before is None or random.count == count:
