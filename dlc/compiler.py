@@ -41,9 +41,11 @@ from dlc.passes import PRINTED, Printed, Stage
 from dlc.precision import Precision, default_precision, get_precision
 from dlc.saved.call import absent, not_held
 from dlc.saved.program_file import ProgramFile, Saved, save
+from dlc.shared_kernels import SharedKernels, are_made_for
 from dlc.stages import Kernel, Stages, by_kernel, compiler_context
 from dlc.target import get_target, precision_of, set_target
 from dlc.text import counted
+from dlc.transforms.tensor.specialize import specialize
 from dlc.version import VERSION
 
 if TYPE_CHECKING:
@@ -57,9 +59,15 @@ class Variant:
     """A program compiled for one set of shapes, dtypes, strides and alignments."""
 
     def __init__(
-        self, program: ImportedProgram, backend: Backend, stages: Stages | None = None
+        self,
+        program: ImportedProgram,
+        backend: Backend,
+        stages: Stages | None = None,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
+        """With `sizes`, `stages` are those of the program for all sizes, which these bind."""
         self.program = program
+        self.sizes = dict(sizes or {})
         self.backend = backend
         self.stages = stages or Stages(program.module)
         self.precision: Precision = precision_of(program.module)
@@ -74,8 +82,17 @@ class Variant:
         return self.stages.module(stage)
 
     @cached_property
+    def bound(self) -> Stages:
+        """The stages of the program of this variant's sizes alone, from its Kernel IR on."""
+        if not self.sizes:
+            return self.stages
+        kernels = self.module("kernel").clone()
+        specialize(kernels, self.sizes)
+        return Stages(kernels)
+
+    @cached_property
     def executor(self) -> Executor:
-        executor = Executor(self.module("kernel"), self.backend)
+        executor = Executor(self.module("kernel"), self.backend, self.sizes)
         eager = self.program.eager
         self.stages.dump(getattr(eager, "__name__", type(eager).__name__))
         log = get_logger("kernels")
@@ -170,6 +187,7 @@ class CompiledProgram(TellsOfMissing):
             check_capturing(backend)
         self.dynamic_shapes = dynamic_shapes
         self.imports = Imports(function, dynamic_shapes)
+        self.shared = SharedKernels()
         self.asked: Precision | None = None if precision is None else get_precision(precision)
         self.graphed = graphed
         self.schedules = by_kernel(schedules or {})
@@ -253,13 +271,33 @@ class CompiledProgram(TellsOfMissing):
             if self.function is absent:
                 raise not_held([v.program for v in self.variants])
             program = self.imports.program(args, kwargs)
-            set_target(program.module, self.target, self.precision)
             tuned = objectives_for(self.backend.name) if self.tuned else ()
             plan = None if self.plan is None else FusionPlan.of(self.plan)
-            stages = Stages(program.module, self.schedules, tuned=tuned, plan=plan)
-            self.variants.append(Variant(program, self.backend, stages))
+
+            def made(module: ModuleOp) -> Stages:
+                set_target(module, self.target, self.precision)
+                return Stages(module, self.schedules, tuned=tuned, plan=plan)
+
+            alone = made(program.module)
+            stages, sizes = self._of_all_sizes(args, kwargs, made) or (alone, None)
+            self.variants.append(Variant(program, self.backend, stages, sizes))
             self._log()
             return self.variants[-1], program.bind(args, kwargs)
+
+    def _of_all_sizes(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        made: Callable[[ModuleOp], Stages],
+    ) -> tuple[Stages, Mapping[str, int]] | None:
+        """The kernels for all sizes of such a call, and its sizes; None where there are none."""
+        if (known := self.imports.sized_call(args, kwargs)) is None:
+            return None
+        sized, sizes = known
+        stages = self.shared.stages(sized, str(self.precision), made)
+        if stages is None or not are_made_for(stages.module("kernel"), sizes):
+            return None
+        return stages, sizes
 
     def _compiled(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -277,10 +315,11 @@ class CompiledProgram(TellsOfMissing):
 
     def _log(self) -> None:
         """Says what the last variant is for, and once that there are many."""
-        count, call = len(self.variants), self.variants[-1].program.call
+        call = self.variants[-1].program.call
         log = get_logger("compile")
-        log.info("variant %d, for %s", count, call)
-        if count == MANY_VARIANTS:
+        log.info("variant %d, for %s", len(self.variants), call)
+        count = sum(not variant.sizes for variant in self.variants)
+        if count == MANY_VARIANTS and not self.variants[-1].sizes:
             log.warning(
                 "a program has been compiled %d times, as each combination of sizes, dtypes, "
                 "strides, alignments and numbers needs its own kernels; the last one is for %s",
@@ -294,16 +333,19 @@ class CompiledProgram(TellsOfMissing):
 
     def explain(self) -> str:
         """For each kernel of the first variant its schedule, what lost to it, and why."""
-        return self.variants[0].stages.explain()
+        shared = [self.shared.obstacle] if self.shared.obstacle else []
+        return "\n\n".join([*shared, self.variants[0].stages.explain()])
 
     def trace(self, path: str | Path = "trace.html") -> None:
         """Writes the page of the first variant that `dlc trace` writes; it needs no network."""
-        Path(path).write_text(self.variants[0].stages.trace(self.name), encoding="utf-8")
+        variant = self.variants[0]
+        stages = Stages(variant.program.module) if variant.sizes else variant.stages
+        Path(path).write_text(stages.trace(self.name), encoding="utf-8")
         self._page = str(path)
 
     def check(self) -> list[Verdict]:
         """What the simulator finds in each kernel of the first variant: see `Stages.check`."""
-        return self.variants[0].stages.check()
+        return self.variants[0].bound.check()
 
     def with_schedule(self, schedules: Mapping[str, str]) -> CompiledProgram:
         """
@@ -324,7 +366,7 @@ class CompiledProgram(TellsOfMissing):
         new.imports, new.name = self.imports, self.name
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
-            new.variants.append(Variant(variant.program, self.backend, stages))
+            new.variants.append(Variant(variant.program, self.backend, stages, variant.sizes))
             stages.module("kernel")
         return new
 
@@ -340,7 +382,7 @@ class CompiledProgram(TellsOfMissing):
             raise BackendError(
                 "cannot save a program that is not compiled for what its modules are: call it first"
             )
-        variants = [Saved(v.program, v.module("kernel")) for v in present]
+        variants = [Saved(v.program, v.bound.module("kernel")) for v in present]
         save(Path(path), self.name, VERSION, self.target, self.backend, variants)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -407,9 +449,11 @@ def compile(
     or `torch.backends.cuda.matmul` allow that, else `f32`.
 
     `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
-    `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Its
-    kernels are compiled for each size; `f.sizes` tells what the sizes are called, and what the
-    program asks of them. Sizes of 0 and 1 are programs of their own, as they are to PyTorch.
+    `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Where
+    they are outermost dimensions all through the program, its kernels are compiled once; else they
+    are for each size, and `f.explain()` says why. `f.sizes` tells what the sizes are called, and
+    what the program asks of them. Sizes of 0 and 1 are programs of their own, as they are to
+    PyTorch.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`

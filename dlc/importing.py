@@ -37,11 +37,19 @@ class Imports:
         first = self.sized[0] if self.sized else None
         return Sizes({}, ()) if first is None else Sizes(dict(first.symbols), tuple(first.facts))
 
-    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> ImportedProgram:
-        """The program for calls like this one, of its sizes alone. Errors as of `import_sized`."""
+    def sized_call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[SizedProgram, dict[str, int]] | None:
+        """The program for many sizes that such a call is one of, and its sizes; None for none."""
         for sized in self.sized:
             if (sizes := sized.sizes_of(args, kwargs)) is not None:
-                return specialized(sized, sizes)
+                return sized, sizes
+        return None
+
+    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> ImportedProgram:
+        """The program for calls like this one, of its sizes alone. Errors as of `import_sized`."""
+        if (known := self.sized_call(args, kwargs)) is not None:
+            return specialized(*known)
         program = self._imported(args, kwargs)
         if isinstance(program, ImportedProgram):
             return program

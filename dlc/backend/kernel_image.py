@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dlc.dialects.kernel import FuncOp
 
 
+OF_ALL_SIZES = ("c_name", "source", "parameter_types", "shared_bytes", "dynamic_shared_bytes")
+"""What is known of a kernel whatever its sizes are, and found out once."""
+
+
 @dataclass(frozen=True)
 class KernelImage:
     """One kernel of one module: images are equal that are of the same."""
@@ -50,7 +54,9 @@ class KernelImage:
             return KernelImage.of(func)
         bound = bound_kernel(func, sizes)
         image = KernelImage((func, own), lambda: func)
+        shared = vars(func).setdefault("kept_image", KernelImage.of(func))
         image.__dict__.update(
+            {name: getattr(shared, name) for name in OF_ALL_SIZES},
             grid_size=bound.grid_size,
             size_values=tuple(sizes[op.size.data] for op in kernel_sizes(func)),
             tensor_maps=tuple(tensor_maps(bound)),

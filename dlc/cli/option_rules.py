@@ -8,11 +8,11 @@ concerns only how things look (`--color`, `--debug`, `-v`) may find nothing to s
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dlc.backend import BACKENDS, backend_hint
+from dlc.cli.directories import names_directory
 from dlc.cli.program_input import kind_of, needs_weights
 from dlc.diagnostics import UsageError, with_hint
 from dlc.target import TARGETS, target_hint
@@ -39,11 +39,6 @@ class Need(NamedTuple):
     def name(self) -> str:
         """The name in the namespace; of an option with two spellings, the first."""
         return self.option.split(" ")[0].removeprefix("--").replace("-", "_")
-
-
-def names_directory(path: str | None) -> bool:
-    """True if `-o` asks for a directory: one that exists, or a name that ends in `/`."""
-    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
 
 
 def _kind(options: argparse.Namespace) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from dlc.cli.directories import names_directory
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -66,16 +69,43 @@ def chosen_program(
     sized: SizedProgram, options: argparse.Namespace
 ) -> tuple[ModuleOp, ImportedProgram | None]:
     """
-    What a command works on: the program for all sizes where it prints an IR that has sizes and is
-    told none, else for those that it is told, or those that it was imported for.
+    What a command works on: the program for all sizes where it prints an IR, is told none, and the
+    IR can be of all sizes, else for those that it is told, or those that it was imported for.
     """
     if options.sizes is not None:
         at_sizes(sized.module, options.sizes)
         return sized.module, None
-    if options.command == "compile" and options.ir in SIZED and not options.validate:
-        return sized.module, None
+    if options.command == "compile" and not options.validate:
+        if options.ir in SIZED or _has_kernels_of_all_sizes(sized, options):
+            return sized.module, None
     from dlc.importing import specialized
 
     hints = {name: symbol.likely for name, symbol in sized.symbols.items()}
     program = specialized(sized, hints)
     return program.module, program
+
+
+def _has_kernels_of_all_sizes(sized: SizedProgram, options: argparse.Namespace) -> bool:
+    """True if the program comes to kernels for all sizes; else the reason is printed to stderr."""
+    from dlc.backend.executor import default_target
+    from dlc.precision import default_precision
+    from dlc.shared_kernels import SharedKernels
+    from dlc.stages import Stages
+    from dlc.target import set_target
+
+    if options.cubin or options.reproduce is not None or names_directory(options.o):
+        return False  # what is made besides texts is of numbers
+    precision = str(options.precision or default_precision())
+
+    def made(module: ModuleOp) -> Stages:
+        set_target(module, options.target or default_target(), precision)
+        return Stages(module)
+
+    shared = SharedKernels()
+    if shared.stages(sized, precision, made) is None:
+        print(f"note: {shared.obstacle}", file=sys.stderr)
+        return False
+    if options.explain:
+        likely = ", ".join(f"{name} = {symbol.likely}" for name, symbol in sized.symbols.items())
+        print(f"note: kernels are for all sizes; this is what is told of {likely}", file=sys.stderr)
+    return not options.explain

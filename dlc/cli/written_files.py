@@ -6,7 +6,7 @@ import argparse
 import errno
 import os
 
-from dlc.cli.option_rules import names_directory
+from dlc.cli.directories import names_directory
 
 OPTIONS = ("o", "plot", "trace", "export", "times_to")
 """By the names in the namespace: each names a file, and `-o` of compile perhaps a directory."""

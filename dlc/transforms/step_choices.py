@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects import tile
+from dlc.dialects.size_binding import at_hints
 from dlc.passes import Step, steps
 from dlc.registry import get_pass
 from dlc.target import Target, target_of
@@ -64,7 +65,8 @@ def options_after(module: ModuleOp, step: Step) -> Iterator[tuple[str, str]]:
         return
     for kernel in kernels_of(module):
         if isinstance(kernel, tile.KernelOp):
-            found = step_choices(kernel, cls, target_of(module))
+            with at_hints(kernel) as likely:
+                found = step_choices(likely, cls, target_of(module))
             parts = [
                 f"{name} {_shown(values)}" for name, values in found.items() if len(values) > 1
             ]

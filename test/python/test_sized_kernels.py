@@ -5,6 +5,8 @@ runs as eager PyTorch does, and so do kernels that take sizes when they are laun
 
 from __future__ import annotations
 
+import pathlib
+import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -16,6 +18,8 @@ from test_dynamic_shapes import AUTO, sized
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+import dlc
+from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError
 from dlc.passes import steps_between
@@ -97,11 +101,13 @@ def test_specialize_at_any_stage_gives_the_program_of_that_size(name: str) -> No
 def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
     kernels = Stages(module_of(name)).module("kernel")
     sources: set[str] = set()
+    names: set[str] = set()
     for n in SIZES:
         executor = Executor(kernels, get_backend("host"), {"x_0": n})
         check(name, n, executor)
         sources |= {func.source for func in executor.funcs}
-    assert len(sources) == len(executor.funcs)
+        names |= {func.name_ for func in executor.funcs}
+    assert len(sources) == len(names)
 
 
 @pytest.mark.parametrize("n", [0, 2**31 // 24])
@@ -123,3 +129,36 @@ def test_what_needs_a_number_says_where(f: Any) -> None:
     set_target(module, "sm_90", "f32")
     with pytest.raises(OpError, match="needs a number for x_0"):
         Stages(module).module("kernel")
+
+
+@pytest.mark.parametrize("name", ["pointwise", "norm", "linear"])
+def test_a_program_compiles_its_kernels_once_for_all_sizes(
+    name: str, tmp_path: pathlib.Path
+) -> None:
+    f, make = PROGRAMS[name]
+    marks = ({0: AUTO}, *[None] * (len(make(24)) - 1))
+    program = dlc.compile(f, make(24), "sm_90", "host", dynamic_shapes=marks)
+    for n in SIZES[1:]:
+        check(name, n, lambda args: [program(*args)])
+    funcs = [func for variant in program.variants for func in variant.executor.funcs]
+    assert len({func.source for func in funcs}) == len(program.kernels)
+    assert "compiled for each size" not in program.explain()
+    assert {verdict.answer for verdict in program.check()} == {"clean"}
+    program.save(tmp_path / "saved.dlc")
+    loaded = dlc.load_program(tmp_path / "saved.dlc", "host")
+    check(name, 7, lambda args: [loaded(*args)])
+
+
+def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
+    f = lambda x: x - x.mean(0)  # noqa: E731
+    x = torch.randn(24, 16)
+    program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
+    torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
+    why = "kernels are compiled for each size: pass lift-to-loops: its loop nest needs a number"
+    assert program.explain().startswith(f"{why} for x_0 ({__file__}:{f.__code__.co_firstlineno})")
+
+
+def test_sizes_follow_addresses_in_the_memory_of_arguments() -> None:
+    arguments = Arguments(2, (), lambda map, address: b"", (7, 300))
+    assert arguments.pack([1, 2]) == struct.pack("<QQii", 1, 2, 7, 300)
+    assert arguments.size == 24

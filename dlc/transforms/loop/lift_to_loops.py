@@ -24,14 +24,14 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.flow import blocks_of
 from dlc.dialects.layouts import strides_of
-from dlc.dialects.size import needing_numbers, symbols_in
+from dlc.dialects.size import ValueOp, needing_numbers, symbols_in
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.dialects.sized_types import sizes_of
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
-from dlc.ir.sizes import Size, Symbol
+from dlc.ir.sizes import NeedsNumber, Size, Symbol
 from dlc.ir.structure import structure
 from dlc.text import unique_name
 from dlc.transforms.loop.lifting.in_memory import (
@@ -244,6 +244,8 @@ class _KernelBuilder:
         for inner in op.body.block.ops:
             if isinstance(inner, tensor_ir.YieldOp):
                 return elements.get(inner.value, inner.value)
+            if isinstance(inner, ValueOp):
+                raise NeedsNumber(inner.size.data)
             b.insert(inner.clone(elements))
         raise AssertionError("an elementwise body ends in a yield")
 
