@@ -28,9 +28,9 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import get_target
-from dlc.transforms.loop.fuse_loops import MAX_COPIED
 from dlc.transforms.loop.fusion import merging
 from dlc.transforms.loop.fusion.inline import inline_producer
+from dlc.transforms.loop.fusion.merging import MAX_COPIED
 
 TO_LOOPS = (
     "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,"
@@ -99,9 +99,12 @@ def epilogue(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
     return F.gelu(x @ w + b) + r
 
 
-def loops(f: Callable[..., Tensor], *shapes: tuple[int, ...]) -> ModuleOp:
+def loops(
+    f: Callable[..., Tensor], *shapes: tuple[int, ...], type: torch.dtype = torch.float32
+) -> ModuleOp:
     """The kernels of a program before fusion; nothing is computed."""
-    program = import_program(f, tuple(torch.empty(s, device="meta") for s in shapes))
+    args = tuple(torch.empty(s, dtype=type, device="meta") for s in shapes)
+    program = import_program(f, args)
     run(program.module, TO_LOOPS)
     return program.module
 

@@ -21,9 +21,10 @@ from dlc.text import unique_name
 from dlc.transforms.loop.fusion.apart import swept_apart
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merge_order import STAGES, Stage, anything, folds, follows
-from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
+from dlc.transforms.loop.fusion.merging import MAX_COPIED, MAX_OPS, Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
+from dlc.transforms.loop.fusion.together import together
 from dlc.transforms.loop.fusion.wishes import (
     check_groups,
     check_wishes,
@@ -31,12 +32,6 @@ from dlc.transforms.loop.fusion.wishes import (
     forbidden,
     planned,
 )
-
-MAX_OPS = 400
-"""No merged kernel has more operations: it could be neither read nor compiled."""
-MAX_COPIED = 8 * MAX_OPS
-"""No merge copies more operations to loads, equal ones not yet joined: it would take seconds to see
-that it is too large or too slow, as with steps of a stencil that are already merged."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,9 @@ class FuseLoopsPass(ModulePass):
     A result that others read, too, is merged into its first reader alone, if that reads each
     element at a point of its own: there it is stored for the others. So a sum with a residual is
     stored by the norm of it, and a largest by the sum that is relative to it.
+
+    Merges that pay only together, as those that end in one sweep of a cascade, are one step
+    (`dlc.transforms.loop.fusion.together`): scores into a softmax, and that into a product.
 
     A plan (`dlc.dialects.fusion_plan`) takes the place of the estimate where it says so.
 
@@ -134,6 +132,8 @@ class _Fusion:
         self.history: dict[KernelOp, tuple[str, ...]] = {}
         """The merges that made a kernel."""
         self.tried: set[tuple[KernelOp, ...]] = set()
+        self.forces = False
+        """True if merges that shall be done are, though they do not pay: after all those that do"""
         self.names = {k.name_ for k in self._kernels()} | self.elsewhere
 
     def run(self) -> None:
@@ -143,8 +143,9 @@ class _Fusion:
                     self._try_in_pieces(kernel)
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
-        while any([self._try_two(k) for k in reversed(list(self._kernels()))]):
+        while any([self._try_together(k) for k in reversed(list(self._kernels()))]):
             pass
+        self.forces = True
         while any([self._try(k, anything) for k in reversed(list(self._kernels()))]):
             pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
@@ -179,7 +180,10 @@ class _Fusion:
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
         # A body computes again and again: what is computed before it stays there.
         consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
-        if not consumers or (producer, *consumers) in self.tried:
+        if not consumers:
+            return False
+        must = self.forces and demanded(producer, consumers)
+        if (producer, *consumers) in self.tried and not must:
             return False
         if (obstacle := self._obstacle(producer, consumers)) is not None:
             self.kept[producer] = obstacle
@@ -189,7 +193,6 @@ class _Fusion:
         self.tried.add((producer, *consumers))
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
-        must = demanded(producer, consumers)
         trial, merged = self._merged(producer, consumers, old, must=must)
         if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
@@ -247,37 +250,18 @@ class _Fusion:
         copied = self.merges.copied(producer, consumer)
         return f"merged, {copied} operations would be copied" if copied > MAX_COPIED else None
 
-    def _try_two(self, producer: KernelOp) -> bool:
-        """
-        Merges a kernel with two readers, of which the one is all that reads the other, as a largest
-        is read by a sum and what is divided by that: all three become one, if that pays.
-        """
-        users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
-        readers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
-        if len(readers) != 2 or len(users) != 2 or self._obstacle(producer, readers) is not None:
+    def _try_together(self, last: KernelOp) -> bool:
+        """Merges into `last` what it reads, and what that reads, if all of it pays together."""
+        found = together(last, self.merges, self._obstacle) if last.parent else None
+        if found is None:
             return False
-        for first, last in (readers, readers[::-1]):
-            between = {u.operation for r in first.results for u in r.uses}
-            if between != {last} or self._obstacle(first, [last]) is not None:
-                continue
-            found = self.merges.merge(first, last)
-            if found is None or self.merges.facts_of(found).size > MAX_OPS:
-                continue
-            both = self.merges.build(found, first, last)
-            merged = None if self._copies(producer, both) else self.merges.merge(producer, both)
-            apart = sum(self.merges.facts(k).seconds for k in (producer, first, last))
-            both.erase()
-            if merged is None or (facts := self.merges.facts_of(merged)).size > MAX_OPS:
-                continue
-            if facts.seconds >= apart and not demanded(producer, readers):
-                continue
-            trial = _Trial(producer, (first, last), facts.seconds, apart)
-            both = self._replace(first, last, found, str(trial), rename=True)
-            self._erase(first)
-            self._replace(producer, both, merged, str(trial), rename=True)
+        times = f"{found.seconds * 1e6:.1f} us instead of {found.apart * 1e6:.1f} us"
+        names = ", ".join(f"@{producer.name_}" for producer, _ in reversed(found.steps))
+        told = f"merged {names} into @{last.name_}, which pays together: {times}"
+        for producer, merged in found.steps:
+            last = self._replace(producer, last, merged, told, rename=True)
             self._erase(producer)
-            return True
-        return False
+        return True
 
     def _try_in_pieces(self, kernel: KernelOp) -> None:
         """

@@ -35,7 +35,8 @@ def has_cascades(kernel: KernelOp) -> bool:
 def has_cascades_in_one_nest(kernel: KernelOp) -> bool:
     """True if it would where each nest of loops, with a sum in an inner one, is one loop."""
     reduces = [op for op in kernel.walk() if isinstance(op, ReduceOp)]
-    if len({op.parent for op in reduces if isinstance(op.parent_op(), ForOp)}) < 2:
+    nests = {op.parent for op in reduces if isinstance(op.parent_op(), ForOp)}
+    if len(nests) < 2 or not any(map(_finds_largest, reduces)):
         return False
     flat = kernel.clone()
     found = unnest(flat) and next(_cascades(flat), None) is not None

@@ -37,16 +37,19 @@ def folds(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
 
 def chains(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if both compute point by point and `consumer` alone reads what `producer` does:
-    they are one before they follow a contraction."""
+    they are one before they follow a contraction. What copies in a wider type becomes part of what
+    reads it, and memory has the narrow one."""
     readers = {use.operation for result in producer.results for use in result.uses}
-    reduces = (merges.facts(kernel).reduces for kernel in (producer, consumer))
-    return readers == {consumer} and not any(reduces)
+    both = [merges.facts(kernel) for kernel in (producer, consumer)]
+    return readers == {consumer} and not any(f.reduces for f in both) and not both[1].widens
 
 
 def follows(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
     facts, after = merges.facts(producer), merges.facts(consumer)
-    alike = merges.facts(producer).elements == merges.facts(consumer).elements
+    if after.widens:
+        return False
+    alike = facts.elements == after.elements
     sums = facts.reduces and not after.reduces and alike
     return (bool(facts.operands) or sums) and keeps_tiles(merges, producer, consumer)
 

@@ -19,6 +19,7 @@ from dlc.dialects.fusion_plan import join_members
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from dlc.dialects.size_index import size_hint
+from dlc.ir.monoid import EXPSUM
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
 from dlc.ir.sizes import Size
 from dlc.ir.structure import structure
@@ -30,10 +31,17 @@ from dlc.transforms.loop.fusion.following import follow
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
 from dlc.transforms.loop.fusion.keeping import storing
+from dlc.transforms.loop.fusion.moments import MONOID as MOMENTS
 from dlc.transforms.loop.fusion.moments import has_moments, join_moments
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.splitting import split_reader
 
+MAX_OPS = 400
+"""No merged kernel has more operations: it could be neither read nor compiled."""
+MAX_COPIED = 8 * MAX_OPS
+"""No merge copies more operations to loads, equal ones not yet joined: it would take seconds to see
+that it is too large or too slow, as with steps of a stencil that are already merged."""
+_ONE_SWEEP = (EXPSUM, MOMENTS)
 _WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
 
 
@@ -53,6 +61,8 @@ class Facts:
     """The number of loads of each input."""
     size: int
     """The number of operations, nested ones included."""
+    cascades: bool
+    """True if it folds what it has folded, in one sweep or so that it could be one."""
     widens: bool
     """True if the result is a copy in a wider type, for which memory is never worth it."""
     elements: int
@@ -124,6 +134,7 @@ class Merges:
                 for ref in kernel.input_refs
             ),
             sum(1 for _ in kernel.walk()),
+            _has_sweeps(kernel),
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
             max((_elements(ref, kernel) for ref in kernel.output_refs), default=0),
         )
@@ -243,6 +254,13 @@ class Merges:
             kernel.detach_region(0)
             kernel.add_region(body.clone())
             kernel.name_inputs(names)
+
+
+def _has_sweeps(kernel: KernelOp) -> bool:
+    """True if a kernel has reduces of several values, as a cascade is, or those that may be one."""
+    if any(isinstance(op, ReduceOp) and op.monoid_name.data in _ONE_SWEEP for op in kernel.walk()):
+        return True
+    return has_cascades(kernel) or has_moments(kernel)
 
 
 def _values(producer: KernelOp, consumer: KernelOp) -> Sequence[SSAValue]:
