@@ -294,7 +294,7 @@ class CompiledProgram(TellsOfMissing):
         if (known := self.imports.sized_call(args, kwargs)) is None:
             return None
         sized, sizes = known
-        stages = self.shared.stages(sized, str(self.precision), made)
+        stages = self.shared.stages(sized, sizes, str(self.precision), made)
         if stages is None or not are_made_for(stages.module("kernel"), sizes):
             return None
         return stages, sizes
@@ -450,10 +450,10 @@ def compile(
 
     `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
     `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Where
-    they are outermost dimensions all through the program, its kernels are compiled once; else they
-    are for each size, and `f.explain()` says why. `f.sizes` tells what the sizes are called, and
-    what the program asks of them. Sizes of 0 and 1 are programs of their own, as they are to
-    PyTorch.
+    they are outermost dimensions all through the program, its kernels are compiled once for those
+    that are alike to within a factor of 4; else they are for each size, and `f.explain()` says why.
+    `f.sizes` tells what the sizes are called, and what the program asks of them. Sizes of 0 and 1
+    are programs of their own, as they are to PyTorch.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`

@@ -5,42 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from dlc.diagnostics import OpError, failed_pass
+from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
 from dlc.frontend.sized_program import SizedProgram
 from dlc.log import get_logger
 from dlc.stages import Stages
 
+BITS = 2
+"""Sizes whose binary digits are as many, but for these, share kernels: they are alike to within a
+factor of 4. A schedule is for the first of them, and further from it another one is faster."""
+
 
 @dataclass
 class SharedKernels:
-    """The kernels of programs that were imported for many sizes, by program and precision."""
+    """
+    The kernels of programs that were imported for many sizes, by program, precision and magnitude
+    of the sizes.
+    """
 
-    _made: dict[tuple[int, str], Stages | None] = field(default_factory=dict)
+    _made: dict[tuple[int, str, tuple[int, ...]], Stages | None] = field(default_factory=dict)
     obstacle: str = ""
     """Why the last program that has none is compiled for each size."""
 
     def stages(
-        self, program: SizedProgram, precision: str, make: Callable[[ModuleOp], Stages]
+        self,
+        program: SizedProgram,
+        sizes: Mapping[str, int],
+        precision: str,
+        make: Callable[[ModuleOp], Stages],
     ) -> Stages | None:
         """
-        What `make` makes of a copy of the program for all sizes, if that comes to Kernel IR; else
-        the program is compiled for each size, which is logged with the reason.
+        What `make` makes of a copy of the program for all sizes, those of this magnitude likely, if
+        that comes to Kernel IR; else the program is compiled for each size, which is logged with
+        the reason.
         """
-        key = id(program), precision
+        magnitudes = tuple(sizes[name].bit_length() // BITS for name in sorted(sizes))
+        if self._made.get((id(program), precision, ()), program) is None:
+            return None
+        key = id(program), precision, magnitudes
         if key not in self._made:
-            stages = make(program.module.clone())
+            stages = make(_likely(program.module.clone(), sizes))
             try:
                 stages.module("kernel")
                 self._made[key] = stages
             except OpError as error:
-                self._made[key] = None
+                self._made[key] = self._made[id(program), precision, ()] = None
                 self.obstacle = f"kernels are compiled for each size: {_told(error)}"
                 get_logger("compile").info("%s", self.obstacle)
         return self._made[key]
+
+
+def _likely(module: ModuleOp, sizes: Mapping[str, int]) -> ModuleOp:
+    """A module that says of sizes that they are likely to be these."""
+    for op in module.ops:
+        if isinstance(op, SymbolOp):
+            op.hint = IntegerAttr(sizes[op.sym_name.data], i64)
+    return module
 
 
 def are_made_for(kernels: ModuleOp, sizes: Mapping[str, int]) -> bool:

@@ -101,8 +101,9 @@ def _has_kernels_of_all_sizes(sized: SizedProgram, options: argparse.Namespace) 
         set_target(module, options.target or default_target(), precision)
         return Stages(module)
 
+    hints = {name: symbol.likely for name, symbol in sized.symbols.items()}
     shared = SharedKernels()
-    if shared.stages(sized, precision, made) is None:
+    if shared.stages(sized, hints, precision, made) is None:
         print(f"note: {shared.obstacle}", file=sys.stderr)
         return False
     if options.explain:

@@ -141,7 +141,9 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
     for n in SIZES[1:]:
         check(name, n, lambda args: [program(*args)])
     funcs = [func for variant in program.variants for func in variant.executor.funcs]
-    assert len({func.source for func in funcs}) == len(program.kernels)
+    magnitudes = {n.bit_length() // 2 for n in (*SIZES[1:], 24)}
+    assert len({func.source for func in funcs}) <= len(magnitudes) * len(program.kernels)
+    assert len(funcs) > len(magnitudes) * len(program.kernels)
     assert "compiled for each size" not in program.explain()
     assert {verdict.answer for verdict in program.check()} == {"clean"}
     program.save(tmp_path / "saved.dlc")
