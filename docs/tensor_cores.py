@@ -191,6 +191,18 @@ HOPPER = (
         "pipeline-k-outer{producer=1~registers=40} mark-unroll{limit=64}",
         target="sm_90",
     ),
+    Rung(
+        "Resident blocks",
+        "A block for each SM works through up to three tiles, and chunks are numbered on from one "
+        "to the next: while the results of a tile are stored, the producer requests the first "
+        "chunks of the next. By the estimate L2 still keeps all waiting. A default "
+        "schedule has this, with a slot more.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
+        "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
+        "double-buffer{depth=3} tma-copy split-inner-for-swizzle{bytes=128} "
+        "pipeline-k-outer{producer=1~registers=40~resident=1} mark-unroll{limit=64}",
+        target="sm_90",
+    ),
 )
 
 

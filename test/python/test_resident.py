@@ -15,10 +15,12 @@ from test_wgmma_tiles import GROUPS, OTHER_PRODUCTS, PRODUCER, TMA
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
+from dlc.analysis.kernel.instruction_counts import counts_by_block
 from dlc.backend import BackendError
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel
+from dlc.schedule.scheduled_time import scheduled_seconds
 from dlc.target import TARGETS
 
 RESIDENT = PRODUCER.replace("producer=1", "producer=1 resident=1")
@@ -102,6 +104,23 @@ def test_every_mutant_is_found(name: str) -> None:
             if not verdict.by:
                 survivors.append(mutation.kind)
     assert not survivors
+
+
+def _sectors(text: str) -> tuple[float, float]:
+    """What all blocks fetch, and the predicted time."""
+    module = steps(CASES["5 blocks of 4 chunks, whose phases go on"][0], text)
+    (func,) = (op for op in module.ops if isinstance(op, kernel.FuncOp))
+    each = counts_by_block(func)
+    blocks = func.grid_size
+    total = sum(counts.sectors for counts in each) * blocks / len(each)
+    return total, scheduled_seconds(func, TARGETS["sm_90"])
+
+
+def test_the_estimate_counts_the_turns_that_there_are() -> None:
+    """Five blocks' work on three: two turns of two of them, and one of the last."""
+    (alone, _), (turns, seconds) = _sectors(PRODUCER), _sectors(RESIDENT)
+    assert turns == pytest.approx(alone)
+    assert seconds > 0
 
 
 def test_nothing_spills() -> None:

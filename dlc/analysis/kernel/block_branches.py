@@ -80,7 +80,10 @@ class BlockBranches:
         self._branches = [b for b in _branches(func.body.block, (), {}) if b.reads_block]
         concerned = [o for b in self._branches for o in (b, *(branch for branch, _ in b.around))]
         values = dict.fromkeys(v for b in concerned for e in b.conditions for v in e.values())
-        self._read = [v for v in values if _reads_block(v) and not any(_counters_of(v))]
+        read: list[SSAValue] = [v for v in values if _reads_block(v)]
+        self._read: list[SSAValue] = [v for v in read if not any(_counters_of(v))]
+        if len(self._read) < len(read):  # some are made of the block's number and of counters
+            self._read += [op.result for op in _block_ids(func) if op.result not in self._read]
         self._times = dict[_Key, _Times]()
 
     def __bool__(self) -> bool:

@@ -112,8 +112,10 @@ def counts_by_block(func: kernel.FuncOp) -> list[Counts]:
     if not branches or func.grid_size > MANY_BLOCKS:
         return [counts_of(func)]
     keys = branches.keys()
-    found = {key: _counts(func, branches.shares(key)) for key in dict.fromkeys(keys)}
-    return [found[key] for key in keys]
+    shares = {key: branches.shares(key) for key in dict.fromkeys(keys)}
+    alike = {tuple(taken.values()): taken for taken in shares.values()}
+    found = {which: _counts(func, taken) for which, taken in alike.items()}
+    return [found[tuple(shares[key].values())] for key in keys]
 
 
 def _mean_shares(func: kernel.FuncOp) -> Shares:
