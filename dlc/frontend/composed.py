@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._ops import OperatorBase
+from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
 
 def trilinear(
@@ -109,6 +110,7 @@ def flash_attention(
     `aten._scaled_dot_product_flash_attention_for_cpu`: attention (batch, heads, queries, width), as
     PyTorch takes it apart, and what its derivative needs, where PyTorch's decomposition has the
     probabilities: the logarithm of the sum of each query's exponentials, 0 for one without keys.
+    The output lies in memory as the query does, which a view of it may count on.
     """
     apart = decomposition_table[aten._scaled_dot_product_flash_attention_for_cpu.default]
     output, _ = apart(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
@@ -125,7 +127,13 @@ def flash_attention(
         scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
     sums = scores.logsumexp(-1)
     sums = torch.where(sums == -math.inf, 0, sums)
-    return output.contiguous(), sums.mT.contiguous().mT
+    return _lying_as(output, query), sums.mT.contiguous().mT
+
+
+def _lying_as(value: Tensor, other: Tensor) -> Tensor:
+    """A copy whose axes follow each other in memory as those of `torch.empty_like(other)` do."""
+    order, _ = compute_elementwise_output_logical_to_physical_perm(other)
+    return value.permute(order).contiguous().permute([order.index(a) for a in range(value.dim())])
 
 
 COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {

@@ -49,7 +49,9 @@ def test_gradients_are_eagers(name: str) -> None:
     for backend in ("eager", "dlc"):
         torch._dynamo.reset()
         leaves = [a.clone().requires_grad_() for a in args]
-        torch.compile(program, backend=backend)(*leaves).cos().sum().backward()
+        # Bags are left to PyTorch: of what their backward needs dlc computes a part.
+        options = {"fallback": name.startswith("bags")} if backend == "dlc" else None
+        torch.compile(program, backend=backend, options=options)(*leaves).cos().sum().backward()
         found.append([leaf.grad for leaf in leaves if leaf.grad is not None])
     for theirs, ours in zip(*found, strict=True):
         assert torch.allclose(theirs, ours, rtol=1e-4, atol=1e-5 * theirs.abs().max().item())
@@ -63,9 +65,12 @@ def test_results_that_are_not_computed_are_refused() -> None:
         dlc.compile(bags, (torch.randn(7, 3),))
 
 
-def test_what_attention_keeps_for_its_derivative() -> None:
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)])
+def test_what_attention_keeps_for_its_derivative(order: tuple[int, ...]) -> None:
+    """Its result lies as the query does, by which the layers of torch.nn take a view of it."""
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    args = heads(2, 7, 4)
+    inverse = [order.index(axis) for axis in range(4)]
+    args = [t.permute(order).contiguous().permute(inverse) for t in heads(2, 7, 4)]
     ours, theirs = dlc.compile(flash, tuple(args), backend="host")(*args), flash(*args)
     for one, other in zip(ours, theirs, strict=True):
         assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
