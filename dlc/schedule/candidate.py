@@ -68,6 +68,12 @@ def filled(warps: float) -> float:
     return min(1.0, 0.55 + 0.15 * warps)
 
 
+def issued(warps: float) -> float:
+    """The share of an SM's issue slots that so many warps fill: each issues for one scheduler."""
+    each = warps / SCHEDULERS
+    return min(each, filled(each))
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to tile a problem for a target."""

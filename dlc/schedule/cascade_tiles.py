@@ -20,13 +20,12 @@ from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
-    SCHEDULERS,
     SHARED_WAVEFRONTS,
     START,
     UNHIDDEN,
     VECTOR,
     WAVEFRONTS,
-    filled,
+    issued,
 )
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.endings import (
@@ -207,7 +206,7 @@ class CascadeCandidate:
         """Clocks of an SM for a chunk of each of so many blocks."""
         hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
         alone, together = (
-            count * self.chunk_clocks / _filled(count * self.thread_count / self.target.warp)
+            count * self.chunk_clocks / issued(count * self.thread_count / self.target.warp)
             for count in (1, running)
         )
         return max(together, hidden, alone + PHASES * PHASE_CLOCKS)
@@ -282,12 +281,6 @@ class CascadeCandidate:
             f"{self.chunk}{split}: {self.seconds * 1e6:.3g} us ({told}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
-
-
-def _filled(warps: float) -> float:
-    """The share of an SM's issue slots that so many warps fill: each issues for one scheduler."""
-    each = warps / SCHEDULERS
-    return min(each, filled(each))
 
 
 def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> str:

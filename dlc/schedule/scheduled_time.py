@@ -23,7 +23,7 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.block_order import MANY_BLOCKS, dealt_in_order, slowest
-from dlc.schedule.candidate import SCHEDULERS, START, filled
+from dlc.schedule.candidate import START, issued
 from dlc.schedule.endings import LATENCY
 from dlc.schedule.occupancy import occupancy
 from dlc.target import REGISTER_STEP, SECTOR_BYTES, Target
@@ -149,7 +149,7 @@ def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
     while share > 0:
         running = min(held, share)
         rounds = share // running if running == held else 1
-        together = running * block.busy / filled(running * warps / SCHEDULERS)
+        together = running * block.busy / issued(running * warps)
         clocks += rounds * (max(together, block.alone) + START / 2)
         share -= rounds * running
     return clocks
@@ -161,7 +161,7 @@ def _uneven_clocks(blocks: Sequence[_Block], held: int, warps: int, target: Targ
     waiting = most.alone / max(most.busy, 1)
 
     def of_each(running: int) -> float:
-        return max(running / filled(running * warps / SCHEDULERS), waiting)
+        return max(running / issued(running * warps), waiting)
 
     loads = dealt_in_order([b.busy for b in blocks], target.sms, held)
     rounds = ceil(max(map(len, loads)) / held)
