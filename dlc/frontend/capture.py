@@ -26,6 +26,7 @@ from dlc.frontend.parts import place_at, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
 from dlc.frontend.script_sizes import ScriptSizes
+from dlc.frontend.script_trials import tried
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
 
@@ -100,6 +101,8 @@ def capture_text(
             )
         )
     program = program_of(lifter, statements)
+    if not program[0].is_tried:
+        tried(*program)
     for note in lifter.runs.notes(lifter.inputs):
         print(note, file=sys.stderr)
     return program

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import torch
@@ -12,6 +13,7 @@ from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.lift import KEPT, SELF, Lifter
 from dlc.frontend.parts import assignment, attribute, load
 from dlc.frontend.script_state import guarded
+from dlc.frontend.script_trials import Trials, asks
 
 Program: TypeAlias = tuple[torch.nn.Module, tuple[Any, ...]]
 """A module and its example inputs."""
@@ -43,8 +45,9 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
         result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
     base = torch.nn.Module if called is None else CalledModule
     made = forward(lifter, body, result)
-    kept = guarded(made, lifter.scope, lifter.filename, lifter.tree)
-    program: Any = type("Program", (base,), {"forward": kept})
+    trials = Trials(lifter.filename) if asks(made) else None
+    kept = guarded(made, lifter.scope, lifter.filename, lifter.tree, trials)
+    program: Any = type("Program", (base,), {"forward": kept, "is_tried": trials is None})
     inputs = tuple(lifter.inputs.values())
     if called is not None:
         return program(lifter.held[called]), inputs
@@ -64,7 +67,7 @@ def only_called(held: Mapping[str, Any], code: ast.expr) -> str | None:
     return None
 
 
-def forward(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -> Callable[..., Any]:
+def forward(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -> FunctionType:
     """`def forward(self, <inputs>): <body>; return <result>`, at the result's place."""
     tree = ast.parse(f"def forward({', '.join((SELF, *lifter.inputs))}): return")
     (function,) = tree.body

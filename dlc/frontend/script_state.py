@@ -15,6 +15,7 @@ from dlc.frontend.hidden_state import drawn_from, fields_of, is_iterator, kept, 
 from dlc.frontend.insides import CONTAINERS, WITHOUT, held_in, is_object
 from dlc.frontend.parts import place_at
 from dlc.frontend.script_objects import MAKING
+from dlc.frontend.script_trials import Trials
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
 from dlc.frontend.variables import changed_at, is_stored
@@ -71,11 +72,16 @@ class ScriptState:
 
 
 def guarded(
-    forward: Callable[..., Any], variables: Mapping[str, Any], filename: str, tree: ast.AST
+    forward: Callable[..., Any],
+    variables: Mapping[str, Any],
+    filename: str,
+    tree: ast.AST,
+    trials: Trials | None = None,
 ) -> Callable[..., Any]:
     """
     The forward of a program. Where it is traced, ImportFailure if it changes what there was before
-    it: its kernels would not, and what the script read of it then is not what it would read.
+    it: its kernels would not, and what the script read of it then is not what it would read; or,
+    with `trials`, if it does not do the same each time.
     """
 
     @functools.wraps(forward)
@@ -83,7 +89,7 @@ def guarded(
         if not torch.compiler.is_exporting() and not is_traced(args, {}):
             return forward(*args)
         state = ScriptState(variables)
-        result = forward(*args)
+        result = forward(*args) if trials is None else trials.run(forward, args)
         if (path := state.change()) is not None:
             raise ImportFailure(
                 f"the program changes '{path}', which is made before it: its kernels would not, "

@@ -1,0 +1,156 @@
+"""Programs of scripts that ask the computer for what differs by run, such as a clock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from dlc.frontend.constants import SCALARS, key_of
+from dlc.frontend.foreign import is_own
+from dlc.frontend.names_read import names_in_code
+from dlc.frontend.parts import place_in
+from dlc.frontend.source import ImportFailure
+
+QUIET = frozenset(
+    "abc argparse array builtins cmath collections contextlib copy dataclasses enum fractions "
+    "functools heapq io itertools json logging math numbers operator random re statistics string "
+    "textwrap types typing warnings".split()
+)
+"""Modules of Python's own that give the same again, or whose state is known otherwise."""
+OUTSIDE = frozenset(("open", "input", "id"))
+"""Functions of Python itself that are not."""
+DIFFERS = (
+    "what is given here is another number each time that the program runs, of a clock, a file or "
+    "what else the computer is asked for: its kernels would keep that of their first run; compute "
+    "it before the random tensors"
+)
+Step = tuple[int, Hashable]
+"""A line of the script, and what PyTorch is asked for there."""
+
+
+def asks(function: FunctionType) -> bool:
+    """True if a program, or what it calls of a user's own, names what may differ by run."""
+    pending: list[Any] = [function]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        kind: Any = type(value)
+        if isinstance(value, FunctionType) and is_own(value.__module__ or "__main__"):
+            around, names = value.__globals__, names_in_code(value.__code__)[0]
+            if not OUTSIDE.isdisjoint(names):
+                return True
+            pending += [around[n] for n in names if n in around]
+            pending += [cell.cell_contents for cell in value.__closure__ or () if _is_full(cell)]
+        elif isinstance(value, type) and is_own(value.__module__):
+            pending += [v for v in vars(value).values() if isinstance(v, FunctionType)]
+        elif isinstance(value, torch.nn.Module):
+            pending += {type(module) for module in value.modules()}
+        elif _is_asked(value) or any(map(_is_asked, kind.__mro__)):
+            return True
+        elif is_own(kind.__module__):
+            pending.append(kind)
+    return False
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _is_asked(value: Any) -> bool:
+    """True for a module of Python's own that is not quiet, and for what is of such a module."""
+    if isinstance(value, ModuleType):
+        name = value.__name__
+    else:
+        name = getattr(value, "__module__", None) or type(value).__module__
+    root = str(name).partition(".")[0]
+    return root in sys.stdlib_module_names and root.lstrip("_") not in QUIET
+
+
+@dataclass
+class Trials:
+    """What the runs of one program have asked PyTorch for, in the order of the text."""
+
+    filename: str
+    first: list[Step] | None = field(default=None)
+
+    def run(self, forward: Any, args: tuple[Any, ...]) -> Any:
+        """Runs the program; ImportFailure if it asks for something else than the first time."""
+        recorder = _Recorder(self.filename)
+        with recorder:
+            result = forward(*args)
+        if self.first is None:
+            self.first = recorder.steps
+            return result
+        steps = zip(self.first, recorder.steps, strict=False)
+        for one, other in steps:
+            if one != other:
+                raise ImportFailure(DIFFERS, place_in(self.filename, max(other[0], 1), 1))
+        if len(self.first) != len(recorder.steps):
+            raise ImportFailure(DIFFERS, place_in(self.filename, self.first[-1][0], 1))
+        return result
+
+
+class _Recorder(TorchFunctionMode):
+    def __init__(self, filename: str) -> None:
+        super().__init__()
+        self.filename = filename
+        self.steps: list[Step] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.filename:
+            frame = frame.f_back
+        if frame is not None:
+            given = tuple(map(_key, tree_leaves((args, kwargs))))
+            self.steps.append((frame.f_lineno, (getattr(func, "__name__", ""), given)))
+        return func(*args, **(kwargs or {}))
+
+
+def _key(value: Any) -> Hashable:
+    match value:
+        case torch.Tensor():
+            return value.dtype, value.dim()
+        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            return value.node.hint
+        case np.ndarray():
+            return value.dtype.str, value.shape, value.tobytes()
+        case _ if isinstance(value, (*SCALARS, float, complex, np.generic)):
+            item = value.item() if isinstance(value, np.generic) else value
+            return item if isinstance(item, int) else key_of(item)
+        case _:
+            return type(value).__name__
+
+
+def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+    """Runs a program without data, as an export does, so that its first run is noted."""
+    with ExitStack() as stack:
+        mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(redirect_stdout(StringIO()))
+        stack.enter_context(torch.no_grad())
+        for flag in ("_is_compiling_flag", "_is_exporting_flag"):
+            stack.callback(setattr, torch.compiler, flag, getattr(torch.compiler, flag))
+            setattr(torch.compiler, flag, True)
+        given = tree_map_only(torch.Tensor, mode.from_tensor, args)
+        try:
+            module(*given)
+        except ImportFailure:
+            raise
+        except Exception:  # of what cannot be run without data, which an export says
+            return
