@@ -97,7 +97,7 @@ class Memento:
                 self._keep(may_change, state.undo, lambda: state.now() == before)
             case _ if hasattr(value, "__next__"):
                 self._goes_on = True
-            case _ if is_object(value) and _takes_attributes(type(value)):
+            case _ if is_object(value) and _takes_attributes(value):
                 own = attributes_of(value)
                 self._keep(
                     may_change, partial(_reset, value, own), partial(_has_attributes, value, own)
@@ -113,10 +113,15 @@ class Memento:
             self._is_same.append(same)
 
 
-def _takes_attributes(kind: type) -> bool:
-    """False for a class of an extension that sets attributes in a way of its own."""
-    of: Any = kind.__setattr__
-    return of is object.__setattr__ or isinstance(of, FunctionType)
+def _takes_attributes(value: Any) -> bool:
+    """False for an object of an extension that sets attributes in a way of its own."""
+    try:
+        object.__delattr__(value, "")
+    except TypeError:
+        return False
+    except AttributeError:  # there is none of that name
+        pass
+    return True
 
 
 def _has_attributes(value: Any, own: dict[str, Any]) -> bool:
