@@ -34,8 +34,8 @@ def repeated(kernel: loop.KernelOp) -> Iterator[tuple[loop.KernelOp, int]]:
 def repeat_reduces(kernel: loop.KernelOp) -> int:
     """
     Moves the reduces that stand before the only loop of a row into that loop, and says how many
-    there are: 0 where there is no such loop, or where the kernel updates in place what it may
-    reduce, which is left as it is.
+    there are: 0 where there is no such loop, or where the kernel updates in place what they read,
+    which is left as it is.
     """
     inner = _loop_behind_reduces(kernel)
     if inner is None:
@@ -55,11 +55,20 @@ def _loop_behind_reduces(kernel: loop.KernelOp) -> loop.ForOp | None:
     """The only loop of a row, along which nothing is scanned, behind reduces of the row."""
     block = (outer_loop(kernel) or kernel).body.block
     *before, last = [op for op in block.ops if op.regions or isinstance(op, loop.StoreOp)] or [None]
-    if kernel.updated_refs or not before:
+    if not before or not all(isinstance(op, loop.ReduceOp) for op in before):
         return None
-    if not all(isinstance(op, loop.ReduceOp) for op in before):
+    if reduces_updated(kernel):
         return None
     return last if isinstance(last, loop.ForOp) and not loop.scans_in(last) else None
+
+
+def reduces_updated(kernel: loop.KernelOp) -> bool:
+    """True if reduces of a row read what the kernel updates in place: they run before it does."""
+    updated = {*kernel.updated_refs.keys(), *kernel.updated_refs.values()}
+    block = (outer_loop(kernel) or kernel).body.block
+    reduces = [op for op in block.ops if isinstance(op, loop.ReduceOp)]
+    reads = (op.ref for reduce in reduces for op in reduce.walk() if isinstance(op, loop.LoadOp))
+    return not updated.isdisjoint(reads)
 
 
 def _sink(inner: loop.ForOp) -> None:

@@ -118,3 +118,22 @@ def test_a_search_tries_both() -> None:
     taken = space.take(space.start, False)
     assert taken.schedule == "tileify"
     assert space.choices(taken)
+
+
+def test_products_that_update_what_no_reduce_reads_repeat_them() -> None:
+    """As those of values do, which are stored in a cache; NaN stays where it is."""
+
+    def store(cache: Tensor, at: Tensor, x: Tensor, g: Tensor, w: Tensor) -> None:
+        cache.index_copy_(0, at, norm(x, g, w))
+
+    x, g, w = arguments(1, 256, 1024)
+    given = (torch.zeros(5, 256), torch.tensor([3]), x, g, w)
+    program = dlc.compile(store, given, target="sm_90", backend="host")
+    (kernel,) = program.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.startswith(REPEATS)
+    w[7, 3] = float("nan")
+    program(*given)
+    expected = torch.zeros(5, 256, dtype=torch.float64)
+    expected[3] = norm(x.double(), g.double(), w.double())
+    torch.testing.assert_close(given[0].double(), expected, rtol=1e-5, atol=1e-5, equal_nan=True)

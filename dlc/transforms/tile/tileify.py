@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
 from dlc.registry import OptionError
-from dlc.schedule.repeats import repeat_reduces
+from dlc.schedule.repeats import reduces_updated, repeat_reduces
 from dlc.text import counted
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.step import Decline, Kernel, SchedulingPass
@@ -54,7 +54,7 @@ class TileifyPass(SchedulingPass):
     def rewrite(self, kernel: Kernel, module: ModuleOp) -> tuple[Self, str]:
         if isinstance(kernel, tile.KernelOp):
             return super().rewrite(kernel, module)
-        if self.repeat and kernel.updated_refs:
+        if self.repeat and reduces_updated(kernel):
             message = "it updates its input in place, which points reduce that come later"
             raise OptionError("repeat", message, "leave it out")
         repeated = repeat_reduces(kernel) if self.repeat else 0
