@@ -270,19 +270,25 @@ class CompiledProgram(TellsOfMissing):
                 return found
             if self.function is absent:
                 raise not_held([v.program for v in self.variants])
-            program = self.imports.program(args, kwargs)
-            tuned = objectives_for(self.backend.name) if self.tuned else ()
-            plan = None if self.plan is None else FusionPlan.of(self.plan)
-
-            def made(module: ModuleOp) -> Stages:
-                set_target(module, self.target, self.precision)
-                return Stages(module, self.schedules, tuned=tuned, plan=plan)
-
-            alone = made(program.module)
-            stages, sizes = self._of_all_sizes(args, kwargs, made) or (alone, None)
-            self.variants.append(Variant(program, self.backend, stages, sizes))
-            self._log()
+            with torch.random.fork_rng(devices=()):  # only the call itself draws
+                program = self._compile(args, kwargs)
             return self.variants[-1], program.bind(args, kwargs)
+
+    def _compile(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> ImportedProgram:
+        """Adds a variant for such a call."""
+        program = self.imports.program(args, kwargs)
+        tuned = objectives_for(self.backend.name) if self.tuned else ()
+        plan = None if self.plan is None else FusionPlan.of(self.plan)
+
+        def made(module: ModuleOp) -> Stages:
+            set_target(module, self.target, self.precision)
+            return Stages(module, self.schedules, tuned=tuned, plan=plan)
+
+        alone = made(program.module)
+        stages, sizes = self._of_all_sizes(args, kwargs, made) or (alone, None)
+        self.variants.append(Variant(program, self.backend, stages, sizes))
+        self._log()
+        return program
 
     def _of_all_sizes(
         self,

@@ -97,7 +97,7 @@ class LastBlockOp(IndexedOp):
         """Checks that blocks come by once, with all that meet, and count where nothing else is."""
         around, top = self.parent_op(), cast(Operation, self)
         while around is not None and not isinstance(around, FuncOp):
-            if around.dialect_name() == "scf" and not _divides(around, self.named_threads):
+            if around.dialect_name() == "scf" and not _divides(around, top, self.named_threads):
                 raise VerifyException(f"expected all blocks to come by once, found '{around.name}'")
             around, top = around.parent_op(), around
         if around is None:
@@ -115,13 +115,17 @@ class LastBlockOp(IndexedOp):
             raise VerifyException(f"expected one '{self.name}' in a kernel, found several")
 
 
-def _divides(op: Operation, threads: int | None) -> bool:
-    """True for a branch that all threads of a block take alike, or so many first threads alone."""
+def _divides(op: Operation, inside: Operation, threads: int | None) -> bool:
+    """
+    True for a branch that all threads of a block take alike, or so many first threads alone, who
+    come by what is `inside`.
+    """
     test = op.operands[0].owner if op.name == "scf.if" else None
     if not isinstance(test, IndexedOp) or op.results:
         return False
+    first = threads is not None and inside.parent_region() is op.regions[0]
     return all(
-        _first_threads(expr) == threads if _reads_thread(expr) else _for_the_block(expr)
+        first and _first_threads(expr) == threads if _reads_thread(expr) else _for_the_block(expr)
         for expr in test.where
     )
 

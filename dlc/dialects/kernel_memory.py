@@ -47,7 +47,11 @@ def memref_type(
     """
     sizes = [extent for extent in shape if isinstance(extent, Size)]
     if sizes:
-        if len(sizes) > 1 or sizes[0] is not shape[0] or layout != space != NoneAttr():
+        if (
+            len(sizes) > 1
+            or sizes[0] is not shape[0]
+            or (layout, space) != (NoneAttr(), NoneAttr())
+        ):
             raise NeedsNumber(sizes[-1])
         return sized_memref(element, shape)
     return MemRefType(element, shape, layout, space)

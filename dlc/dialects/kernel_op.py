@@ -30,7 +30,6 @@ from typing import ClassVar, Self, TypeVar
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
-    IndexType,
     MemRefType,
     StringAttr,
     SymbolNameConstraint,
@@ -178,11 +177,6 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         """The inputs whose memory the kernel does not write."""
         updated = self.updated_refs.values()
         return tuple(ref for ref in self.input_refs if ref not in updated)
-
-    @property
-    def sizes(self) -> tuple[BlockArgument, ...]:
-        """The index values that the kernel takes beside memrefs."""
-        return tuple(a for a in self.body.block.args if isinstance(a.type, IndexType))
 
     def alignment(self, ref: SSAValue) -> int:
         """The known alignment of a memref's address, in bytes."""

@@ -107,18 +107,23 @@ def size_index(name: str, at: Operation) -> SizeIndexOp | None:
 def narrow_sizes(kernel: Operation, refs: Sequence[SSAValue]) -> None:
     """
     Takes from the values of a kernel's sizes those at which one of `refs`, with a size for its
-    outermost extent, has more elements than a subscript of 32 bits reaches.
+    outermost extent, has more elements than a subscript of 32 bits reaches. NeedsNumber where that
+    leaves out the likely ones.
     """
-    for op in [op for op in kernel.walk() if isinstance(op, SizeIndexOp)]:
-        name, most = op.size.data, op.index_range()[1]
-        for ref in refs:
-            outermost, *rest = [Size.of(extent) for extent in shape_of(ref)] or [Size()]
-            if name in outermost.names:
-                elements = prod(index(extent) for extent in rest)
-                while elements and outermost.evaluate({name: int(most)}) * elements > WIDEST:
-                    most //= 2
-        if most < op.symbol.bounds[1]:
-            op.most = IntegerAttr(int(most), i64)
+    ops = {op.size.data: op for op in kernel.walk() if isinstance(op, SizeIndexOp)}
+    known = {name: op.index_range() for name, op in ops.items()}
+    for ref in refs:
+        outermost, *rest = [Size.of(extent) for extent in shape_of(ref)] or [Size()]
+        elements = prod(index(extent) for extent in rest)
+        while outermost.names and elements and outermost.bounds(known)[1] * elements > WIDEST:
+            name = max(outermost.names, key=lambda name: known[name][1])
+            low, high = known[name]
+            if high <= ops[name].symbol.likely:
+                raise NeedsNumber(outermost)
+            known[name] = low, max(high // 2, ops[name].symbol.likely)
+    for name, op in ops.items():
+        if known[name][1] < op.symbol.bounds[1]:
+            op.most = IntegerAttr(int(known[name][1]), i64)
 
 
 def kernel_sizes(kernel: Operation) -> list[SizeIndexOp]:

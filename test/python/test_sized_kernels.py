@@ -22,6 +22,8 @@ import dlc
 from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError
+from dlc.dialects.size_index import SizeIndexOp, narrow_sizes
+from dlc.ir.sizes import NeedsNumber
 from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
 from dlc.stages import Stages, compiler_context
@@ -158,6 +160,83 @@ def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
     torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
     why = "kernels are compiled for each size: pass lift-to-loops: its loop nest needs a number"
     assert program.explain().startswith(f"{why} for x_0 ({__file__}:{f.__code__.co_firstlineno})")
+
+
+@pytest.mark.parametrize(
+    ("f", "make"),
+    {
+        "channels last": (
+            lambda x: F.conv2d(x, torch.ones(4, 3, 3, 3)),
+            lambda n: (torch.randn(n, 9, 9, 3).permute(0, 3, 1, 2),),
+        ),
+        "expanded": (lambda x: x * 2, lambda n: (torch.randn(n, 1).expand(n, 24),)),
+        "permuted result": (lambda x: x.permute(0, 2, 1) * 2, lambda n: (torch.randn(n, 7, 5),)),
+        "a sum without rows": (
+            lambda x, w: x * w.square().sum(),
+            lambda n: (torch.randn(n, 30), torch.randn(5, 7)),
+        ),
+        "a sum of one row": (
+            lambda x, y: x + y.sum(1, keepdim=True),
+            lambda n: (torch.randn(n, 30), torch.randn(1, 5)),
+        ),
+    }.values(),
+)
+def test_other_layouts_and_folds_are_compiled_for_each_size_or_right(f: Any, make: Any) -> None:
+    marks = ({0: AUTO}, *[None] * (len(make(24)) - 1))
+    program = dlc.compile(f, make(24), "sm_90", "host", dynamic_shapes=marks)
+    for n in (2, 7, 24):
+        args = make(n)
+        found, expected = program(*args), f(*args)
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
+
+
+def test_launches_with_sizes_are_not_joined() -> None:
+    """So that they go on serving all sizes."""
+    weights = [torch.randn(16, 64) for _ in range(3)]
+    f = lambda x: [x @ w.T for w in weights]  # noqa: E731
+    program = dlc.compile(f, (torch.randn(24, 64),), "sm_90", "host", dynamic_shapes=({0: AUTO},))
+    for n in (17, 24, 31):
+        x = torch.randn(n, 64)
+        torch.testing.assert_close(program(x), f(x))
+    assert "compiled for each size" not in program.explain()
+    assert len({func.source for v in program.variants for func in v.executor.funcs}) <= 3
+
+
+def test_compiling_for_a_size_draws_no_numbers() -> None:
+    f = lambda x: F.dropout(x, 0.5, True)  # noqa: E731
+    x = torch.ones(24, 30)
+    program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
+    results: list[torch.Tensor] = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        results.append(program(x[:7].clone()))
+    assert torch.equal(*results)
+
+
+def test_names_in_one_extent_are_narrowed_together() -> None:
+    """Until a buffer's subscripts have 32 bits; NeedsNumber where the likely sizes are too many."""
+    text = """
+      %w = "test.op"() : () -> tensor<?x64xf32, #size.of<a + b>>
+      %y = loop.kernel @copy(%x: memref<?x64xf32, #size.of<a + b>> = %w)
+          -> (%y: memref<?x64xf32, #size.of<a + b>>) {
+        %a = size.index a from 2 hint HINT
+        %b = size.index b from 2 hint 64
+      }
+    """
+
+    def kernel_of(hint: str) -> Any:
+        module = Parser(compiler_context(), text.replace("HINT", hint)).parse_module()
+        return next(op for op in module.walk() if op.name == "loop.kernel")
+
+    kernel = kernel_of("64")
+    narrow_sizes(kernel, kernel.body.block.args)
+    ranges = [op.index_range() for op in kernel.walk() if isinstance(op, SizeIndexOp)]
+    assert sum(high for _, high in ranges) * 64 < 2**31
+    assert all(high >= 64 for _, high in ranges)
+    kernel = kernel_of("40000000")
+    with pytest.raises(NeedsNumber, match="a number for a"):
+        narrow_sizes(kernel, kernel.body.block.args)
 
 
 def test_sizes_follow_addresses_in_the_memory_of_arguments() -> None:

@@ -8,6 +8,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.roles import registers_set
 from dlc.dialects import kernel
+from dlc.dialects.size_index import SizeIndexOp
 from dlc.target import WARP
 
 
@@ -73,7 +74,7 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
     callee = launch.callee
     if callee is None or callee.grid_size == 0:
         return "no block of it runs"
-    if callee.sizes:
+    if any(isinstance(op, SizeIndexOp) for op in callee.body.block.ops):
         return "it is for several sizes"
     if registers_set(callee):
         return "its warpgroups divide the registers of a block among them"

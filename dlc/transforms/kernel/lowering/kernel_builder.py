@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -96,8 +97,15 @@ class KernelBuilder:
 
     @contextmanager
     def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
-        """Inserts a loop from 0 up to `extent`; what is inserted inside becomes its body."""
-        bounds = self.index_constant(0), self.index_constant(extent), self.index_constant(1)
+        """
+        Inserts a loop from 0 up to `extent`; what is inserted inside becomes its body. NeedsNumber
+        for a size.
+        """
+        bounds = (
+            self.index_constant(0),
+            self.index_constant(operator.index(extent)),
+            self.index_constant(1),
+        )
         with self.loop_between(bounds, name, unroll=unroll) as index:
             yield index
 

@@ -294,6 +294,18 @@ kernel.func @count_in_some() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32
 
 // -----
 
+kernel.func @count_where_other_threads_are() -> (%arrived: memref<1xi32> zeroed) grid 4 block 256 {
+  %t = kernel.thread_id
+  %later = kernel.test where (%t >= 128)
+  scf.if %later {
+  } else {
+    kernel.last_block %arrived[0] of 4 : memref<1xi32>
+  }
+}
+// CHECK: expected all blocks to come by once, found 'scf.if'
+
+// -----
+
 kernel.func @count_in_memory() -> (%arrived: memref<2xi32>) grid 4 block 32 {
   kernel.last_block %arrived[0] of 2 : memref<2xi32>
 }
