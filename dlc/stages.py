@@ -93,6 +93,12 @@ class Stages:
             self._modules[stage] = module
         return self._modules[stage]
 
+    def known(self, stage: Stage) -> ModuleOp | None:
+        """As `module`; None where the program begins at a later stage."""
+        if stage not in self._modules and STAGES.index(self.first) > STAGES.index(stage):
+            return None
+        return self.module(stage)
+
     def _run(self, module: ModuleOp, until: Stage, observers: list[Observer]) -> None:
         """Takes a module that comes before a stage to it, with the user's schedules."""
         observers = [*self._deciding(module, until), *observers, *progress()]
@@ -203,6 +209,7 @@ class Kernel:
     source: str = field(repr=False)
     """CUDA C that compiles on its own."""
     schedule: str
+    """What made it; of kernels in one launch each behind its name: `q: tileify; k: tileify`."""
     grid: int
     """Blocks."""
     block: int
@@ -224,6 +231,21 @@ class Kernel:
             func.name_,
             stages,
         )
+
+    @property
+    def schedules(self) -> dict[str, str]:
+        """
+        The schedules by their kernels' names in Tile IR, as `with_schedule` takes those of Loop IR:
+        several where kernels run in one launch.
+        """
+        if (kernels := self._stages.known("tile")) is None:
+            return {self._symbol: self.schedule}
+        ops = [op for op in kernels.walk() if isinstance(op, KernelSignature)]
+        given = {op.name_: op.schedule.data for op in ops if op.schedule is not None}
+        if self._symbol in given:
+            return {self._symbol: self.schedule}
+        parts = self.schedule.split("; ")
+        return {name: text for name, text in given.items() if f"{name}: {text}" in parts}
 
     def ir(self, stage: Printed) -> str:
         """

@@ -335,9 +335,10 @@ def test_default_schedules(dtype: torch.dtype, target: str) -> None:
         return tuple(f(*(next(left) for _ in given)) for f, given, _ in programs.values())
 
     made = dlc.compile(together, tuple(inputs), target=target, backend="host")
-    on_tensor_cores = [k.name for k in made.kernels if "mma=m16n8k16" in k.schedule]
-    assert len(on_tensor_cores) == len(programs) + 1, "attention has two products"
-    assert any(f"type={ELEMENT[dtype]}" in k.schedule for k in made.kernels)
+    schedules = {name: s for k in made.kernels for name, s in k.schedules.items()}.values()
+    products = [schedule for schedule in schedules if "mma=m16n8k16" in schedule]
+    assert len(products) >= len(programs), "attention may be one kernel or several"
+    assert any(f"type={ELEMENT[dtype]}" in schedule for schedule in schedules)
     for found, (name, (f, given, length)) in zip(made(*inputs), programs.items(), strict=True):
         exact = f(*(x.double() for x in given))
         verdict = compare(found, exact, f(*given), length)

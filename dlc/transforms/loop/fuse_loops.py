@@ -217,7 +217,7 @@ class _Fusion:
         `must` be done: no kernel takes less than a launch.
         """
         apart = sum(self.merges.facts(k).seconds for k in old)
-        must_pay = not must and not self.merges.facts(producer).widens
+        must_pay = not must and not self.merges.facts(producer).copies
         merged: list[Merged] = []
         seconds = 0.0
         for rest, consumer in zip(reversed(range(len(consumers))), consumers, strict=True):

@@ -81,10 +81,17 @@ class JoinedKernel:
             ],
             grid,
             self.threads,
-            None,
+            self.schedule,
             list(self._zeroed()),
             list(self._updates()),
         )
+
+    @property
+    def schedule(self) -> str | None:
+        """Those of the kernels, each behind its name: none is the whole's."""
+        given = [(func.name_, func.schedule) for func in self.funcs]
+        parts = (f"{name}: {text.data}" for name, text in dict.fromkeys(given) if text is not None)
+        return "; ".join(parts) or None
 
     @property
     def threads(self) -> int:

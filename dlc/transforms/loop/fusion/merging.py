@@ -42,7 +42,7 @@ MAX_COPIED = 8 * MAX_OPS
 """No merge copies more operations to loads, equal ones not yet joined: it would take seconds to see
 that it is too large or too slow, as with steps of a stencil that are already merged."""
 _ONE_SWEEP = (EXPSUM, MOMENTS)
-_WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
+_COPYING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ class Facts:
     """The number of operations, nested ones included."""
     cascades: bool
     """True if it folds what it has folded, in one sweep or so that it could be one."""
+    copies: bool
+    """True if the result is a copy, perhaps in a wider type: memory is never worth it."""
     widens: bool
-    """True if the result is a copy in a wider type, for which memory is never worth it."""
+    """True if it is one in a wider type."""
     elements: int
     """The most that an output has, at the sizes that are likely."""
 
@@ -135,7 +137,8 @@ class Merges:
             ),
             sum(1 for _ in kernel.walk()),
             _has_sweeps(kernel),
-            all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
+            copies := all(isinstance(op, _COPYING) for op in kernel.body.walk()),
+            copies and any(isinstance(op, arith.ExtFOp) for op in kernel.body.walk()),
             max((_elements(ref, kernel) for ref in kernel.output_refs), default=0),
         )
 
