@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from io import IOBase
 from types import (
     BuiltinFunctionType,
@@ -33,16 +34,23 @@ CONTAINERS = (list, dict, set, deque)
 WITHOUT = (torch.nn.Module, torch.Tensor, torch.Generator, str, bytes, int, float,
            complex, range, type(None), torch.dtype, torch.device)  # fmt: skip
 """What holds nothing that is of interest here, or looks after it itself."""
+OF_LOGGING = frozenset(kind for kind in vars(logging).values() if isinstance(kind, type))
+"""Python's loggers and what they write by, of whose state no program is made."""
 SUBCLASSED = (*CONTAINERS, tuple, frozenset, np.ndarray)
 """What a class of the script may be derived of, which adds attributes to items."""
 CODE = (type, ModuleType, CodeType, FrameType, WrapperDescriptorType)
 """What objects of extensions are made by, rather than of."""
 Inside: TypeAlias = Iterator[tuple[str, Any]]
+LEAVES = frozenset((int, bool, float, complex, str, bytes, type(None)))
+"""Types of what holds nothing and never changes."""
 
 
 def held_in(value: Any) -> Inside:
     """What a value holds, each with how Python's text gets at it: `.t`, `[0]`, `['k']`."""
-    if isinstance(value, WITHOUT):
+    if is_simple(type(value)):
+        yield from ((f".{name}", item) for name, item in vars(value).items())
+        return
+    if isinstance(value, WITHOUT) or type(value) in OF_LOGGING:
         return
     match value:
         case dict():
@@ -89,6 +97,30 @@ def held_in(value: Any) -> Inside:
         yield from ((f".{name}", item) for name, item in attributes_of(value).items())
 
 
+def items_in(value: Any) -> list[Any]:
+    """The same without how to get at it, nor what is of the `LEAVES`."""
+    kind = type(value)
+    if kind in (list, tuple, deque, set, frozenset):
+        return [item for item in value if type(item) not in LEAVES]
+    if kind is dict:
+        return [item for item in value.values() if type(item) not in LEAVES]
+    if is_simple(kind):
+        return [item for item in vars(value).values() if type(item) not in LEAVES]
+    return [item for _, item in held_in(value) if type(item) not in LEAVES]
+
+
+@cache
+def is_simple(kind: type) -> bool:
+    """True for a user's class whose objects are their attributes and nothing else."""
+    kinds = kind.__mro__[:-1]
+    return (
+        kind is not object
+        and all(is_own(k.__module__) and "__slots__" not in vars(k) for k in kinds)
+        and not issubclass(kind, type)
+        and not hasattr(kind, "__next__")
+    )
+
+
 def in_function(function: FunctionType) -> Inside:
     """
     The variables that a function has from around it, its defaults and its attributes; of one of a
@@ -124,9 +156,13 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def is_object(value: Any) -> bool:
     """True for an object with attributes of its own, of what class ever."""
+    if is_simple(type(value)):
+        return True
     if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, partial, ModuleType)):
         return False
     if isinstance(value, FunctionType | MethodType | BuiltinFunctionType):
+        return False
+    if type(value) in OF_LOGGING:
         return False
     return hasattr(value, "__dict__") or any("__slots__" in vars(k) for k in type(value).__mro__)
 

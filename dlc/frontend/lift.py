@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.function_module import held_by
 from dlc.frontend.mementos import Memento
@@ -27,7 +27,7 @@ from dlc.frontend.parts import (
     place_at,
     rename,
 )
-from dlc.frontend.random import RandomTensors
+from dlc.frontend.random import RandomTensors, tensors_in
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import UNSEEN, ScriptRuns
@@ -475,7 +475,7 @@ def _parts(child: Any) -> list[Part]:
 
 def has_tensor(value: object) -> bool:
     """True if a value is a tensor, or a container with one."""
-    return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
+    return next(tensors_in(value), None) is not None
 
 
 def _is_module(value: object) -> bool:

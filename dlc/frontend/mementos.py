@@ -38,9 +38,9 @@ class Memento:
         self._others: list[Any] = []
         """What may change what it holds when it runs, and objects of extensions."""
         seen: dict[int, Any] = {}
-        pending = [(value, True) for value in values]
+        pending = deque((value, True) for value in values)
         while pending:
-            value, may_change = pending.pop(0)
+            value, may_change = pending.popleft()
             if id(value) not in seen and not isinstance(value, LEFT):
                 seen[id(value)] = value
                 pending += self._note(value, may_change)

@@ -20,6 +20,8 @@ CONVERSIONS = frozenset({"_to_copy", "clone"})
 """What random numbers that were just drawn may go through without something being computed."""
 
 
+NUMBERS = frozenset((int, bool, float, complex, str, bytes, type(None)))
+"""Types of what is no tensor and has none in it."""
 READINGS = ("tolist", "numpy")
 """Methods that give a tensor's numbers to Python without an operation."""
 READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -87,7 +89,7 @@ class RandomTensors(TorchDispatchMode):
 
     def holds(self, value: object) -> bool:
         """True if a tensor, or one in a container, holds random numbers."""
-        return any(storage_key(leaf) in self.found for leaf in tree_leaves(value))
+        return any(storage_key(tensor) in self.found for tensor in tensors_in(value))
 
     @property
     def count(self) -> int:
@@ -96,13 +98,28 @@ class RandomTensors(TorchDispatchMode):
 
     def number(self, value: object) -> int | None:
         """Of a value's tensors that are computed from random numbers, the number of the first."""
-        keys = filter(None, map(storage_key, tree_leaves(value)))
+        keys = filter(None, map(storage_key, tensors_in(value)))
         return min((self._computed[key] for key in keys if key in self._computed), default=None)
 
     def computed(self, value: object, since: int = 0) -> bool:
         """True if a tensor, or one in a container, is computed from random numbers `since` then."""
-        keys = filter(None, map(storage_key, tree_leaves(value)))
+        keys = filter(None, map(storage_key, tensors_in(value)))
         return any(self._computed.get(key, -1) >= since for key in keys)
+
+
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """The tensors among the leaves of a value; a container of many numbers is quickly passed."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif kind in (list, tuple, dict):
+        items = value.values() if isinstance(value, dict) else value
+        for item in items:  # pyright: ignore[reportGeneralTypeIssues]
+            if type(item) not in NUMBERS:
+                yield from tensors_in(item)
+    elif kind not in NUMBERS:
+        leaves = tree_leaves(value)
+        yield from (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def storage_key(value: object) -> int | None:

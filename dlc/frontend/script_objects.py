@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from types import FunctionType, ModuleType
@@ -17,7 +18,14 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.hidden_state import BUFFERS, GENERATORS, is_iterator
-from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object
+from dlc.frontend.insides import (
+    CONTAINERS,
+    LEAVES,
+    attributes_of,
+    held_in,
+    is_object,
+    items_in,
+)
 from dlc.frontend.parts import assignment, attribute, load, place_at
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.shared import all_in, overlap
@@ -146,7 +154,7 @@ class ScriptObjects:
             copies(*originals)
         except Exception as error:
             what = f"'{names[0]}', which cannot be copied: {error}"
-            if any(map(is_iterator, _reached(objects).values())):
+            if any(map(is_iterator, objects)):
                 what += "; make a list of what it gives"
             raise self._refusal(what, node) from None
         at = ast.copy_location(load("_"), node)
@@ -232,16 +240,24 @@ def _has_state(value: Any, lifter: Variables) -> bool:
 
 def _reached(value: Any) -> dict[int, Any]:
     """All that a value holds, at whatever depth, and itself; not what functions and classes do."""
-    return {id(inner): inner for _, inner in _named([("", value)])}
+    found: dict[int, Any] = {}
+    pending = [value]
+    while pending:
+        inner = pending.pop()
+        if id(inner) not in found:
+            found[id(inner)] = inner
+            if not isinstance(inner, FunctionType | type | ModuleType):
+                pending += items_in(inner)
+    return found
 
 
 def _named(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """The same of several, each once, with a name for it: `a_t` for `a.t`."""
     seen: set[int] = set()
-    pending = list(values)
+    pending = deque(values)
     while pending:
-        path, inner = pending.pop(0)
-        if id(inner) in seen:
+        path, inner = pending.popleft()
+        if id(inner) in seen or type(inner) in LEAVES:
             continue
         seen.add(id(inner))
         yield path, inner

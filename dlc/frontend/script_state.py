@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from operator import eq, is_
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from dlc.frontend.hidden_state import drawn_from, fields_of, is_iterator, kept, place_of
-from dlc.frontend.insides import CONTAINERS, WITHOUT, held_in, is_object
+from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
 from dlc.frontend.parts import place_at
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.script_trials import Trials
@@ -27,6 +28,19 @@ OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 
 
+Key: TypeAlias = "str | tuple[Any]"
+"""How Python's text gets at an item, or its place in a list or a table."""
+Path: TypeAlias = "tuple[()] | tuple[Path, Key]"
+"""The keys on the way to a value, the last of them last."""
+
+
+class _Numbered(dict[str, Any]):
+    """What a value holds, by how Python's text gets at it."""
+
+
+Held: TypeAlias = "_Numbered | list[Any] | tuple[Any, ...] | dict[Any, Any]"
+
+
 class ScriptState:
     """
     What is in the variables of a script and in all that they hold, but for tensors' numbers and
@@ -34,36 +48,40 @@ class ScriptState:
     """
 
     def __init__(self, variables: Mapping[str, Any], known: Collection[int] = ()) -> None:
-        self._noted: list[tuple[str, Any, dict[str, Any]]] = []
-        self._states: list[tuple[str, Callable[[], Hashable], Hashable]] = []
+        self._noted: list[tuple[Path, Any, Held]] = []
+        self._states: list[tuple[Path, Callable[[], Hashable], Hashable]] = []
         """What is hidden in values: how it is read, and what it was."""
         self._drawn_from = {name: (state.now, state.now()) for name, state in drawn_from().items()}
         seen: set[int] = {*known}
-        pending = [("", variables)]
+        pending: list[tuple[Path, Any]] = [((), variables)]
         while pending:
             path, value = pending.pop()
             if id(value) in seen:
                 continue
             seen.add(id(value))
-            inner = dict(_numbered(value, variables))
+            inner = _held(value, variables)
             if _may_change(value):
                 self._noted.append((path, value, inner))
             if (look := _state_of(value)) is not None:
-                self._states.append((path.lstrip("."), look, look()))
-            pending += [(path + key, item) for key, item in inner.items()]
+                self._states.append((path, look, look()))
+            pending += [((path, k), v) for k, v in _items(inner) if type(v) not in LEAVES]
         self._variables = variables
 
     def change(self) -> str | None:
         """Where something is not what it was, as Python's text gets at it: `a.t`, `l[0]`."""
-        for path, value, inner in self._noted:
-            now = dict(_numbered(value, self._variables))
+        for path, value, before in self._noted:
+            held = _held(value, self._variables)
+            if _is_same(before, held):
+                continue
+            inner, now = dict(_items(before)), dict(_items(held))
             for key in [*inner, *now]:
                 if key not in now or key not in inner or now[key] is not inner[key]:
                     if key in inner or not _is_cached(value, key):
-                        return (path + key).lstrip(".")
+                        return _text((path, key))
             if isinstance(value, dict) and [*inner] != [*now]:  # in another order
-                return path.lstrip(".")
-        return next((path for path, look, before in self._states if look() != before), None)
+                return _text(path)
+        changed = (path for path, look, before in self._states if look() != before)
+        return next(map(_text, changed), None)
 
     def drawn(self) -> str | None:
         """The module that random numbers were drawn of since."""
@@ -121,6 +139,42 @@ def _numbered(value: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, A
             yield key or f"({number})", item
 
 
+def _held(value: Any, variables: Mapping[str, Any]) -> Held:
+    """The same; of a list or a table what is in it, as a copy, whose places need no text yet."""
+    if type(value) in (list, dict, tuple) and value is not variables:
+        return value.copy() if type(value) is not tuple else value
+    return _Numbered(_numbered(value, variables))
+
+
+def _items(held: Held) -> Iterable[tuple[Key, Any]]:
+    """What is held, each with a key of its own."""
+    if isinstance(held, _Numbered):
+        return held.items()
+    table = held.items() if isinstance(held, dict) else enumerate(held)
+    return (((key,), item) for key, item in table)
+
+
+def _is_same(one: Held, other: Held) -> bool:
+    """True if the very same is held, in the same order."""
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = map(eq, one, other) if isinstance(one, _Numbered) else map(is_, one, other)
+        return all(keys) and all(map(is_, one.values(), other.values()))
+    return all(map(is_, one, other))
+
+
+def _text(path: Path) -> str:
+    """How Python's text gets at what has such a path."""
+    keys: list[Key] = []
+    at: Any = path
+    while at:
+        at, key = at
+        keys.append(key)
+    texts = (key if isinstance(key, str) else f"[{key[0]!r}]" for key in reversed(keys))
+    return "".join(texts).lstrip(".")
+
+
 def _may_change(value: Any) -> bool:
     kinds = (*CONTAINERS, FunctionType, ModuleType, type, torch.nn.Module)
     return isinstance(value, kinds) or is_object(value)
@@ -128,6 +182,8 @@ def _may_change(value: Any) -> bool:
 
 def _state_of(value: Any) -> Callable[[], Hashable] | None:
     """How the state is read that is hidden in a value; PyTorch's generators are known to it."""
+    if is_simple(type(value)):
+        return None
     if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, ModuleType)):
         return None
     if is_iterator(value):
@@ -137,9 +193,9 @@ def _state_of(value: Any) -> Callable[[], Hashable] | None:
     return functools.partial(fields_of, value) if fields_of(value) else None
 
 
-def _is_cached(value: Any, key: str) -> bool:
+def _is_cached(value: Any, key: Key) -> bool:
     """True for an attribute that an object gets when it is first asked for it."""
-    if not is_object(value):
+    if not isinstance(key, str) or not is_object(value):
         return False
     if type(value).__module__ != "__main__":
         return True

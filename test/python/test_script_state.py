@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+import time
 from array import array
 from collections import deque
 from pathlib import Path
@@ -307,3 +308,29 @@ def test_a_memento_of_hidden_states() -> None:
     assert memento.restore()
     assert (own.step(), [*queue], numbers.sum(), bytes_, [*floats]) == (2, [1, 2], 0, b"ab", [1.0])
     assert draw() == drawn
+
+
+def test_a_script_may_hold_many_numbers() -> None:
+    before = time.process_time()
+    module, args = capture_text("v = list(range(10**6))\nx = torch.randn(4)\nr = x * len(v)")
+    import_program(module, args)
+    assert time.process_time() - before < 20  # seconds: some hundreds where it is quadratic
+
+
+@pytest.mark.parametrize("change", ["l[0].append(2)", "l[0][0] = 2", "t['a'][3] = 2", "t[1] = 2"])
+def test_a_change_in_a_list_or_a_table_is_told_by_its_place(change: str) -> None:
+    made = "l, t = [[1], 2], {'a': {3: 1}}\n"
+    text = f"{made}def f(x):\n    {change}\n    return x\n{USED}r = y * 2"
+    place = {"l[0].append(2)": "l[0][1]"}.get(change, change.partition(" =")[0])
+    with pytest.raises(ImportFailure, match=re.escape(f"the program changes '{place}', which")):
+        import_program(*capture_text(text))
+
+
+def test_a_program_may_log() -> None:
+    text = (
+        "import logging\nlog = logging.getLogger('a program')\n"
+        "log.addHandler(logging.StreamHandler())\n"
+        f"def f(x):\n    log.warning('x')\n    return x * 2\n{USED}r = y + 1"
+    )
+    module, args = capture_text(text)
+    assert import_program(module, args).arguments
