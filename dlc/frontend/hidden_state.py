@@ -9,7 +9,8 @@ import pickle
 import random
 import warnings
 from array import array
-from collections.abc import Callable, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache, partial
 from io import IOBase
 from types import (
@@ -18,6 +19,7 @@ from types import (
     GeneratorType,
     GetSetDescriptorType,
     MemberDescriptorType,
+    ModuleType,
 )
 from typing import Any, NamedTuple
 
@@ -76,6 +78,31 @@ def drawn_from() -> dict[str, Kept]:
             partial(np.random.set_state, state),
         ),
     }
+
+
+def places_of(values: Iterable[Any]) -> list[Callable[[], Hashable]]:
+    """
+    What tells whether something goes on: where the generators without a variable stand, and the
+    generators and iterators given, and what is in the containers and objects given.
+    """
+    found = [state.now for state in drawn_from().values()]
+    for value in values:
+        if isinstance(value, GENERATORS) and (state := kept(value)) is not None:
+            found.append(state.now)
+        elif is_iterator(value):
+            found.append(partial(place_of, value))
+        elif isinstance(value, torch.Tensor):
+            found.append(partial(getattr, value, "_version"))
+        elif isinstance(value, (list, dict, set, deque)):
+            found.append(partial(_items_of, value))
+        elif hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
+            found.append(partial(_items_of, value.__dict__))
+    return found
+
+
+def _items_of(value: Any) -> Hashable:
+    items = (value.keys(), value.values()) if isinstance(value, dict) else (value,)
+    return tuple(tuple(map(id, part)) for part in items)
 
 
 def is_iterator(value: Any) -> bool:

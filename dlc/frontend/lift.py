@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.function_module import held_by
+from dlc.frontend.hidden_state import places_of
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
@@ -27,7 +28,7 @@ from dlc.frontend.parts import (
     place_at,
     rename,
 )
-from dlc.frontend.random import RandomTensors, tensors_in
+from dlc.frontend.random import RandomTensors, storage_key, tensors_in
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import UNSEEN, ScriptRuns
@@ -55,6 +56,10 @@ KEPT = "_input_"
 """What begins the name of an input's second variable, for when the program assigns its first."""
 
 
+GIVEN = (
+    "what this gives is changed in place when it is called again, and is not what it was then; "
+    "return a copy"
+)
 KEPT_NUMBERS = (
     "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
     "in its forward"
@@ -135,6 +140,9 @@ class Lifter:
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
         listed = assigned and isinstance(node, DISPLAYS)
+        reached = self._reached(node) if isinstance(node, ast.Call) else []
+        places = places_of(reached)
+        stood = [place() for place in places]
         children = {name: self.visit_field(field, listed) for name, field in ast.iter_fields(node)}
         parts = [part for child in children.values() for part in _parts(child)]
         static = all(part.known for part in parts)
@@ -157,11 +165,15 @@ class Lifter:
         if before is not None and self.random.count > count and before.restore():
             del self.runs.read_at[reads:]
             return Part(build())
-        if isinstance(node, ast.Call) and self.random.computed(part.value):
+        stands = stood == [place() for place in places]
+        if not stands and self.gives_any(part.value, reached):
+            raise ImportFailure(GIVEN, place_at(self.filename, node))
+        if isinstance(node, ast.Call) and self.random.computed(part.value) and stands:
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
                 del self.runs.read_at[reads:]
                 return Part(again)
-        stays = part.fresh  # tensors that are computed deterministically are left to the program
+        # Tensors that are computed deterministically are left to the program.
+        stays = part.fresh or not stands
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             _, base = children["value"]
             part.fresh = part.fresh and base.fresh
@@ -177,6 +189,17 @@ class Lifter:
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
+
+    def _reached(self, call: ast.Call) -> list[Any]:
+        """What may go on in a call, and would go on again if it ran again."""
+        named = (self.scope[name] for name in names_in(call) if name in self.scope)
+        return self.functions.reached(named)
+
+    def gives_any(self, value: Any, reached: Sequence[Any]) -> bool:
+        """True if a value has a tensor in it that was changed in place and is held elsewhere."""
+        held = [t for t in reached if isinstance(t, torch.Tensor) and t._version]
+        keys = {key for t in held if (key := storage_key(t)) is not None}
+        return any(storage_key(leaf) in keys for leaf in tensors_in(value))
 
     def _before_call(self, parts: Sequence[Part]) -> Memento | None:
         """What was before a call of what holds random numbers, or that is given such."""
@@ -272,14 +295,22 @@ class Lifter:
         names = names_in(node)
         computed = names & self.computed
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
-        is_own = self.objects.is_own
-        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v) or is_own(v)}
-        if not computed and (isinstance(node, ast.Lambda) or not found):
+        is_own, is_changing = self.objects.is_own, self.objects.is_changing
+        held = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v)}
+        found = held | {n: v for n, v in known.items() if is_own(v)}
+        # An iterator that the program does not have yet goes on here and now, as in a call.
+        later = isinstance(node, ast.GeneratorExp) and bool(found)
+        begins = later or bool(held) or any(map(is_changing, found.values()))
+        if not computed and (isinstance(node, ast.Lambda) or not begins):
+            places = [] if isinstance(node, ast.Lambda) else places_of(found.values())
+            stood = [place() for place in places]
             state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
             part = self.evaluate(node, node, None)
             if isinstance(node, ast.Lambda):
                 self.functions.ran(node, part.value)
             if self.inline is None or not self.random.computed(part.value, count):
+                return part
+            if stood != [place() for place in places]:
                 return part
             del self.runs.read_at[reads:]
             torch.set_rng_state(state)

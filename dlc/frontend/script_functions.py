@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, MethodType
 from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch.utils._contextlib import context_decorator
 
+from dlc.frontend.insides import attributes_of, is_object
 from dlc.frontend.names_read import names_in_code
 from dlc.frontend.parts import load, rename
 from dlc.frontend.script_objects import ScriptObjects, Variables
@@ -58,6 +59,24 @@ class ScriptFunctions:
             or self.reads_data(value, seen | {id(function)})
             for name, value, is_global in self._free(function)
         )
+
+    def reached(self, values: Iterable[Any]) -> list[Any]:
+        """Some values, what functions of the script among them read, and what objects hold."""
+        found: dict[int, Any] = {}
+        pending = list(values)
+        while pending:
+            value = _without_context(pending.pop())
+            if id(value) in found:
+                continue
+            found[id(value)] = value
+            if isinstance(value, FunctionType):
+                if value.__code__.co_filename == self.lifter.filename:
+                    pending += (free for _, free, _ in self._free(value))
+            elif isinstance(value, MethodType):
+                pending += (value.__self__, value.__func__)
+            elif is_object(value) and not isinstance(value, torch.nn.Module):
+                pending += attributes_of(value).values()
+        return [*found.values()]
 
     def defined(self, function: FunctionType) -> ast.Name | None:
         """

@@ -96,7 +96,11 @@ class ScriptObjects:
         reached = _reached(value).values()
         if any(is_iterator(v) or isinstance(v, GENERATORS) for v in reached):
             return True  # they change when they are used
-        found = [v for v in reached if is_object(v)]
+        return self.is_changing(value)
+
+    def is_changing(self, value: Any) -> bool:
+        """True for one that leads to an object whose attributes change, or that holds data."""
+        found = [v for v in _reached(value).values() if is_object(v)]
         return any(map(self._changes, found)) or any(map(self.holds_random, found))
 
     def _changes(self, value: Any) -> bool:

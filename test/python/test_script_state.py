@@ -21,6 +21,7 @@ from dlc.frontend.fx import import_program
 from dlc.frontend.mementos import Memento
 from dlc.frontend.script_state import ScriptState
 from dlc.frontend.source import ImportFailure
+from dlc.judge.reference import evaluate
 
 USED = "x = torch.randn(4)\ny = f(x)\n"
 MODULE = "x = torch.randn(4)\nm = nn.Linear(4, 4)\n"
@@ -334,3 +335,85 @@ def test_a_program_may_log() -> None:
     )
     module, args = capture_text(text)
     assert import_program(module, args).arguments
+
+
+ONE = "torch.zeros(2).uniform_(1, 1)"
+NUMBERS, DRAWS = "np.random.default_rng(0)", "import numpy as np\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{DRAWS}rng = {NUMBERS}\ndef f():\n    n = rng.normal(size=2)\n"
+            f"    return torch.tensor(n).float()\nw = {ONE}\nr = f() * w",
+            np.random.default_rng(0).normal(size=2),
+        ),
+        (
+            f"{DRAWS}class Data:\n    def __init__(self):\n        self.rng = {NUMBERS}\n"
+            "    def f(self):\n        return torch.tensor(self.rng.normal(size=2)).float()\n"
+            f"d = Data()\na = d.f()\nw = {ONE}\nr = d.f() * w",
+            np.random.default_rng(0).normal(size=4)[2:],
+        ),
+        (
+            "import random\nrandom.seed(0)\ndef f():\n    return torch.tensor([random.random()])\n"
+            f"w = {ONE}\nr = f() * w",
+            [random.Random(0).random()] * 2,
+        ),
+        (
+            "it = iter([1., 2., 3.])\ndef f():\n    return torch.ones(2) * next(it) * "
+            f"{ONE}\nr = f() * 2",
+            [2, 2],
+        ),
+        (
+            f"it = iter([1., 2., 3.])\ndef f(a):\n    return torch.ones(2) * a * {ONE}\n"
+            "r = f(next(it)) * 2",
+            [2, 2],
+        ),
+        (
+            "class C:\n    n = 0\n    def next(self):\n        self.n += 1\n"
+            f"        return torch.ones(2) * self.n\nc = C()\nw = {ONE}\n"
+            "r = c.next() * w + 10 * c.next()",
+            [21, 21],
+        ),
+        (
+            f"it = iter([1., 2., 3.])\nt = [next(it) * {ONE} for _ in range(2)]\n"
+            "r = t[0] + t[1] * 10 + next(it) * 100",
+            [321, 321],
+        ),
+    ],
+)
+def test_what_goes_on_in_a_call_goes_on_once(text: str, expected: Any) -> None:
+    module, args = capture_text(text)
+    torch.testing.assert_close(module(*args), torch.tensor(np.array(expected)).float())
+    program = import_program(module, args)
+    (found,) = evaluate(program.module, program.bind(args))
+    torch.testing.assert_close(found.float(), torch.tensor(np.array(expected)).float())
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "torch.tensor([float(line) for line in f])",
+        "torch.tensor([float(word) for word in f.read().split()])",
+        "torch.tensor([float(row[0]) for row in csv.reader(f)])",
+    ],
+)
+def test_a_file_may_be_read_before_the_program(read: str, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.txt"
+    file.write_text("1.0\n2.0\n3.0\n")
+    module, args = capture_text(
+        f"import csv\nf = open({str(file)!r})\nt = {read}\nf.close()\nx = torch.randn(3)\nr = x * t"
+    )
+    (x,) = args
+    torch.testing.assert_close(module(x), x * torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_a_tensor_that_calls_change_in_place_is_not_kept() -> None:
+    text = (
+        "class C:\n    def __init__(self):\n        self.t = torch.zeros(2)\n"
+        "    def next(self):\n        self.t += 1\n        return self.t\n"
+        "c = C()\nx = torch.randn(2)\nr = c.next() * x + c.next()"
+    )
+    with pytest.raises(ImportFailure, match=r"^<command>:9:5: .*return a copy"):
+        capture_text(text)
