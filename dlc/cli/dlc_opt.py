@@ -37,12 +37,14 @@ from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.option_rules import Need, check_needs
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.usage import usage_hint
-from dlc.diagnostics import UsageError, failed_pass, with_context, with_hint
+from dlc.diagnostics import OpError, UsageError, failed_pass, with_context, with_hint
 from dlc.dialects.program_attributes import check_attributes
+from dlc.dialects.size import needing_numbers
 from dlc.error_report import format_error
 from dlc.file_kinds import hint_for
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
+from dlc.ir.sizes import NeedsNumber
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
 from dlc.schedule.progress import begun, note_progress
@@ -178,7 +180,13 @@ class DlcOptMain(xDSLOptMain):
         arg_parser.format_help = format_help
 
     def apply_passes(self, prog: ModuleOp) -> None:
-        super().apply_passes(prog)
+        try:
+            with needing_numbers(prog, "the program"):
+                super().apply_passes(prog)
+        except OpError as error:
+            if isinstance(error.__context__, NeedsNumber):
+                with_context(error, f"pass {self.pipeline.passes[self._at_fault or 0].name}")
+            raise
         if self.args.check_hazards:
             from dlc.cli.check import check_text
 
