@@ -78,3 +78,17 @@ func.func @main(%x: tensor<64xf32>, %c: tensor<64xf32>) -> (tensor<64xf32>, tens
   %d = kernel.launch @update(%x, %c) : (tensor<64xf32>, tensor<64xf32>) -> (tensor<64xf32>)
   func.return %z, %d : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// Kernels that do nothing.
+// CHECK-LABEL: kernel.func @one_beside_wide
+kernel.func @one(%x: memref<60xf32>) -> (%y: memref<60xf32>) grid 1 block 32 {
+}
+kernel.func @wide(%x: memref<60xf32>) -> (%y: memref<320xf32>) grid 1 block 64 {
+}
+func.func @main(%x: tensor<60xf32> {dlc.name = "x"}) -> (tensor<60xf32>, tensor<320xf32>) {
+  %a = kernel.launch @one(%x) : (tensor<60xf32>) -> (tensor<60xf32>)
+  %b = kernel.launch @wide(%x) : (tensor<60xf32>) -> (tensor<320xf32>)
+  func.return %a, %b : tensor<60xf32>, tensor<320xf32>
+}

@@ -181,7 +181,7 @@ def _branch(where: Sequence[Expr], ops: Sequence[Operation]) -> list[Operation]:
     """A branch that is taken where conditions hold."""
     test = kernel.TestOp(where)
     branch = scf.IfOp(test.result, [], [*ops, scf.YieldOp()])
-    for op in (test, branch):
+    for op in (test, branch) if ops else ():
         op.location = ops[0].location
     return [test, branch]
 
