@@ -99,6 +99,12 @@ def explain(error: Exception, line: str = "") -> str:
             "strings, None, and lists, tuples and dicts of these; keep it outside of the "
             "arguments, as in lambda x: f(x, it), or give list(it)"
         )
+    if found := re.search(r"Constant (\S+) is mutated in the forward", text):
+        return (
+            f"the program changes '{found[1]}', a tensor that is neither an argument of it nor a "
+            "buffer: its kernels would not; pass it, register it as a buffer of the module, or "
+            "change a clone of it"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     for pattern, sentence in SENTENCES:
         if re.search(pattern, f"{kind}: {text}, in {frames[-1].name if frames else None}"):

@@ -12,13 +12,26 @@ CHANGING = frozenset(
     "append extend insert pop remove clear sort reverse update setdefault popitem add".split()
 )
 """Methods of containers that change them."""
+VIEWING = frozenset(
+    "t transpose permute swapaxes swapdims movedim moveaxis view view_as reshape flatten ravel "
+    "unflatten expand expand_as squeeze unsqueeze narrow select diagonal as_strided unfold detach "
+    "chunk split unbind tensor_split contiguous".split()
+)
+"""Methods that may give a view of their tensor, which a change of the view changes."""
 
 
 def root_of(target: ast.AST) -> str | None:
-    """The variable that an element or attribute, however deep, belongs to."""
-    while isinstance(target, ast.Subscript | ast.Attribute):
-        target = target.value
-    return target.id if isinstance(target, ast.Name) else None
+    """The variable that an element, attribute or view by a method, however deep, belongs to."""
+    while True:
+        match target:
+            case ast.Subscript(value=inner) | ast.Attribute(value=inner):
+                target = inner
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWING:
+                target = inner
+            case ast.Name(id=name):
+                return name
+            case _:
+                return None
 
 
 def changed_at(node: ast.AST) -> ast.expr | None:

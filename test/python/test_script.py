@@ -245,6 +245,12 @@ SCRIPTS = {
         "if (v := u * 2).ndim == 1:\n    r = v - y",
         ["w", "x"],
     ),
+    "constants that change through views": (
+        "x = torch.randn(4, 4)\nc, d = torch.ones(4, 4), torch.ones(4, 4)\nfor _ in range(2):\n"
+        "    y = x + 1\n    c.t()[0].mul_(2)\n    d.view(2, 8).select(0, 1)[3] += 2\n"
+        "r = x * c - y * d",
+        ["x"],
+    ),
     "a function under no_grad": (
         "@torch.no_grad()\ndef main():\n    x = torch.randn(4)\n    return x * 2\nr = main()",
         ["x"],
@@ -415,6 +421,12 @@ def test_a_loop_may_not_change_what_the_program_has_used(change: str) -> None:
     text = f"{begin}{LINEAR}x = torch.randn(2, 4)\ny = m(x) * scales[0]\n{change}\nr = m(x) + y"
     with pytest.raises(ImportFailure, match=r"a statement changes what"):
         capture_text(text)
+
+
+def test_a_constant_that_changes_unseen_is_told() -> None:
+    text = "x = torch.randn(4)\nc = torch.ones(4)\ny = x + 1\n[c, x][0].mul_(2)\nr = c * x"
+    with pytest.raises(ImportFailure, match=r"the program changes 'c', a tensor that is neither"):
+        import_program(*capture_text(text))
 
 
 def test_what_a_program_asks_of_values_is_refused() -> None:

@@ -116,8 +116,9 @@ def pending_groups(
     """
     For the first acquire of every run: how many of the newest groups may be unfinished when it
     goes on. Found by playing through its fills and acquires, every loop up to where
-    its slots have been through all their states; the least count over all visits holds. `OpError`
-    for a chunk that is acquired before it is filled.
+    its slots have been through all their states; the least count over all visits holds, none of a
+    run in a loop that is never executed. `OpError` for a chunk that is acquired before it is
+    filled.
     """
     pending: dict[tile.AcquireOp, int] = {}
     group_of: dict[tuple[tile.RingOp, Expr], int] = {}
@@ -141,7 +142,9 @@ def pending_groups(
             pending[op] = min(pending.get(op, groups), groups - 1 - newest)
 
     _play(root.body.block.ops, {}, visit)
-    return pending
+    waiting = (run[0] for run in runs.values())
+    never = (op for op in waiting if isinstance(op, tile.AcquireOp) and op not in pending)
+    return dict.fromkeys(filter(is_async, never), 0) | pending
 
 
 def _play(

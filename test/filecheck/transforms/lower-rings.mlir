@@ -253,3 +253,24 @@
     tile.store %m, %y[%g, %t] : memref<2x32xf32>
   }
 }
+
+// -----
+
+// A loop that is never executed waits for nothing: a fold over no chunk is the fold's start.
+// CHECK-LABEL: kernel.func @no_chunk(
+// CHECK: kernel.wait 0
+// CHECK: kernel.store %{{.*}}, %y[0]
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @no_chunk(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) {
+  tile.launch thread(%t in 1) {
+    %r = tile.ring async %x(%n in 2)[%n * 32] [32] : memref<64xf32> -> memref<2x32xf32, #tile.shared>
+    %s = tile.reduce add serial(%k in 0) -> f32 {
+      tile.fill %r[%k]
+      %a = tile.acquire %r[%k] : memref<2x32xf32, #tile.shared> -> memref<32xf32, #tile.shared>
+      %v = tile.load %a[0] : memref<32xf32, #tile.shared>
+      tile.release %r[%k]
+      tile.yield %v : f32
+    }
+    tile.store %s, %y[%t] : memref<1xf32>
+  }
+}

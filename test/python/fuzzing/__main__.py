@@ -18,7 +18,9 @@ from fuzzing.cases import KINDS
 def main() -> int:
     parser = argparse.ArgumentParser("fuzzing", description="Runs random cases against dlc.")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="[until interrupted]")
-    parser.add_argument("--cases", metavar="KIND=COUNT,…", help="how many of which [all, evenly]")
+    parser.add_argument(
+        "--cases", metavar="COUNT|KIND=COUNT,…", help="how many of each, or of which [all, evenly]"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("fuzz-failures"))
@@ -48,8 +50,8 @@ def coverage(drawn: Counter[str]) -> str:
 
 
 def _cases(counts: str | None, first: int) -> Iterator[str]:
-    if counts is None:
-        for seed in itertools.count(first):
+    if counts is None or counts.isdecimal():
+        for seed in itertools.count(first) if counts is None else range(first, first + int(counts)):
             yield from (f"{kind}:{seed}" for kind in KINDS)
         return
     for part in counts.split(","):
