@@ -114,6 +114,7 @@ APART: tuple[Step, ...] = (
     Step("l", "take-lengths"),  # masks that compare with numbers from memory are conditions
     Step("l", "take-reciprocals"),  # what a sweep divides by is inverted before it
     Step("l", "sink-epilogues"),  # what no reduce needs stands after the last one
+    Step("k", "overlap-launches"),  # kernels begin before the ones ahead of them end
 )
 """
 Passes for `dlc-opt`, of no default compilation. `specialize` is of programs for all sizes. What the

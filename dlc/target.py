@@ -80,9 +80,12 @@ TARGET_ATTRIBUTE = "dlc.target"
 PRECISION_ATTRIBUTE = "dlc.precision"
 
 
-Feature = Literal["cp.async", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"]
+Feature = Literal[
+    "cp.async", "griddepcontrol", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"
+]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cp.async": (80, "cp.async"),
+    "griddepcontrol": (90, "griddepcontrol"),
     "mma": (80, "mma.m16n8k16"),
     "setmaxnreg": (90, "setmaxnreg"),
     "stmatrix": (90, "stmatrix"),

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dlc.dialects.kernel import FuncOp
 
 
-OF_ALL_SIZES = ("c_name", "source", "parameter_types", "shared_bytes", "dynamic_shared_bytes")
+OF_ALL_SIZES = (
+    "c_name", "source", "parameter_types", "shared_bytes", "dynamic_shared_bytes", "overlaps",
+)  # fmt: skip
 """What is known of a kernel whatever its sizes are, and found out once."""
 
 
@@ -120,6 +122,13 @@ class KernelImage:
         from dlc.backend.cuda.print.interface import dynamic_shared_bytes
 
         return dynamic_shared_bytes(self.func)
+
+    @cached
+    def overlaps(self) -> bool:
+        """True if it may begin before the launch ahead of it ends."""
+        from dlc.dialects.kernel_grids import waits_for_grids
+
+        return waits_for_grids(self.func)
 
     @cached
     def buffers(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ FACTS = (
     "block_size",
     "shared_bytes",
     "dynamic_shared_bytes",
+    "overlaps",
     "buffers",
     "parameter_types",
     "source",

@@ -65,6 +65,7 @@ from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
+from dlc.dialects.kernel_grids import GridReleaseOp, GridWaitOp
 from dlc.dialects.kernel_mbarriers import (
     AllocMbarriersOp,
     FenceMbarrierInitOp,
@@ -399,6 +400,8 @@ Kernel = Dialect(
         FenceProxyAsyncOp,
         SyncWarpOp,
         SetMaxRegistersOp,
+        GridWaitOp,
+        GridReleaseOp,
         MmaOp,
         LdmatrixOp,
         StmatrixOp,

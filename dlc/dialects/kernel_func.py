@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     FlatSymbolRefAttrConstr,
     IntegerAttr,
     MemRefType,
+    ModuleOp,
     SymbolRefAttr,
     TensorType,
     UnitAttr,
@@ -48,7 +49,7 @@ from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.size_index import size_bounds
 from dlc.dialects.sized_types import SizesAttr
 from dlc.ir.sizes import Size
-from dlc.target import MAX_THREADS
+from dlc.target import MAX_THREADS, Feature, Target, target_of
 
 
 @irdl_op_definition
@@ -315,6 +316,17 @@ def _kernel_named(name: str, root: Operation) -> KernelSignature | None:
             elif op.name_ == name:
                 return op
     return None
+
+
+def verify_chip(op: Operation, feature: Feature) -> Target | None:
+    """Checks that an operation's chip has a feature; the chip, if it stands in a module."""
+    module = op.parent_op()
+    while module is not None and not isinstance(module, ModuleOp):
+        module = module.parent_op()
+    target = None if module is None else target_of(module)
+    if target is not None and not target.has(feature):
+        raise VerifyException(f"expected a chip with {feature}: {target.lacking(feature)}")
+    return target
 
 
 def enclosing_func(op: Operation) -> FuncOp | None:

@@ -30,7 +30,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    ModuleOp,
     UnitAttr,
     i64,
 )
@@ -50,14 +49,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, element_type, index_parts
 from dlc.dialects.directives import At, MemRef
-from dlc.dialects.kernel_func import enclosing_func
+from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
-from dlc.target import WARPGROUP, Feature, Target, target_of
+from dlc.target import WARPGROUP, Feature, Target
 
 OFFSET_LIMIT = 1 << 18
 """Bytes that an address or an offset of a descriptor stays below: 14 bits, in units of 16."""
@@ -78,13 +77,7 @@ def verify_warpgroups(op: Operation, feature: Feature = "wgmma") -> Target | Non
             f"expected a block of whole warpgroups of {WARPGROUP} threads, all of which meet, "
             f"found one of {func.block_size} threads"
         )
-    module = op.parent_op()
-    while module is not None and not isinstance(module, ModuleOp):
-        module = module.parent_op()
-    target = None if module is None else target_of(module)
-    if target is not None and not target.has(feature):
-        raise VerifyException(f"expected a chip with {feature}: {target.lacking(feature)}")
-    return target
+    return verify_chip(op, feature)
 
 
 @irdl_op_definition

@@ -26,6 +26,8 @@ _NO_STEPS = (
     kernel.AllocSharedOp,
     kernel.TensorMapOp,
     kernel.AllocMbarriersOp,
+    kernel.GridWaitOp,  # launches run one after another
+    kernel.GridReleaseOp,
 )
 """Operations that do nothing when they are reached."""
 

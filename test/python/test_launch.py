@@ -32,7 +32,8 @@ from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
 from dlc.compiler import CompiledProgram, Variant
-from dlc.stages import Stages
+from dlc.stages import Stages, compiler_context
+from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
 
 Make = Callable[..., tuple[FakeGpu, Any]]
 
@@ -154,6 +155,21 @@ def test_a_launch_says_what_it_has_beside_sizes(make: Make, tmp_path: Path):
     )  # fmt: skip
     assert overlap.id == "PROGRAMMATIC_STREAM_SERIALIZATION"
     assert overlap.value.programmaticStreamSerializationAllowed == 1
+
+
+def test_kernels_that_wait_for_others_may_begin_early(make: Make):
+    gpu, backend = make()
+    f = compile_chain(backend)
+    variant = f.variants[0]
+    module = variant.module("kernel").clone()
+    OverlapLaunchesPass().apply(compiler_context(), module)
+    stages = Stages(variant.program.module, kernels=module)
+    f.variants[0] = Variant(variant.program, backend, stages)
+    y = f(X, W)
+    gpu.synchronize()
+    close(y, CHAIN)
+    assert gpu.calls.count("cuLaunchKernelEx") == len(f.kernels)
+    assert [a.id for a in gpu.attributes] == ["PROGRAMMATIC_STREAM_SERIALIZATION"]
 
 
 def test_tensor_maps_come_first_and_are_made_once(make: Make):

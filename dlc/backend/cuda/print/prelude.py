@@ -331,6 +331,23 @@ _FUNCTIONS = [
         "fence.proxy.async.shared::cta",
     ),
     Function(
+        "grid_wait",
+        "Waits until the launches before have ended, and sees what they stored "
+        "(PTX ISA: griddepcontrol).",
+        f"{INLINE} void grid_wait()",
+        'asm volatile("griddepcontrol.wait;" ::: "memory");',
+        "// they have",
+        min_arch=90,
+    ),
+    Function(
+        "grid_release",
+        "Lets the next launch begin (PTX ISA: griddepcontrol).",
+        f"{INLINE} void grid_release()",
+        'asm volatile("griddepcontrol.launch_dependents;");',
+        "// when this one has ended",
+        min_arch=90,
+    ),
+    Function(
         "tensor_map",
         "A tensor for the tensor memory accelerator; a kernel takes it first, by value, as\n"
         "// `const __grid_constant__ tensor_map` (CUDA driver API: CUtensorMap).",

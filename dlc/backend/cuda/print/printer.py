@@ -22,7 +22,7 @@ from typing import IO
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
 from dlc.backend.cuda.print.c_index import counter_type
@@ -50,6 +50,7 @@ from dlc.backend.cuda.print.prelude import NEWEST, PRELUDE, prelude_for
 from dlc.backend.cuda.print.prelude_mma import mma_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
+from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_registers import sets_registers
 from dlc.dialects.size_index import SizeIndexOp, kernel_sizes
@@ -150,6 +151,27 @@ class CudaTarget(Target):
         output.write(print_module(module))
 
 
+def _shared_early(func: kernel.FuncOp) -> list[SSAValue]:
+    """
+    What a kernel that waits for others reads, and they may store before: nvcc would load it before
+    the kernel has waited if it were said that nobody else stores it.
+    """
+    if not waits_for_grids(func):
+        return []
+    return [
+        r for r in func.refs if any(not isinstance(u.operation, kernel.StoreOp) for u in r.uses)
+    ]
+
+
+_NAMED = (
+    kernel.FenceMbarrierInitOp,
+    kernel.FenceProxyAsyncOp,
+    kernel.GridWaitOp,
+    kernel.GridReleaseOp,
+)
+"""Calls of functions of the prelude that have their names."""
+
+
 class _KernelPrinter(Accesses):
     """The state of printing one kernel."""
 
@@ -167,12 +189,12 @@ class _KernelPrinter(Accesses):
         types = parameter_types(func)
         maps = [op.result for op in func.tensor_maps]
         updated = func.updated_refs
-        in_place = {*updated.keys(), *updated.values()}
+        shared = {*updated.keys(), *updated.values(), *_shared_early(func)}
         parameters: list[str] = []
         for type, map in zip(types[: len(maps)], maps, strict=True):
             parameters.append(f"{type} {self.name(map, 'map')}")
         for type, ref in zip(types[len(maps) :], func.refs, strict=False):
-            restrict = "" if ref in in_place else "__restrict__ "
+            restrict = "" if ref in shared else "__restrict__ "
             parameters.append(f"{type} {restrict}{self.name(ref, 'ref')}")
         for size in kernel_sizes(func):
             parameters.append(f"int {self.name(size.result, 'size')}")
@@ -313,6 +335,7 @@ class _KernelPrinter(Accesses):
             case (
                 kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp() | kernel.SyncWarpOp()
                 | kernel.FenceMbarrierInitOp() | kernel.FenceProxyAsyncOp()
+                | kernel.GridWaitOp() | kernel.GridReleaseOp()
             ):  # fmt: skip
                 self._synchronize(op)
             case MbarrierOpBase():
@@ -382,7 +405,7 @@ class _KernelPrinter(Accesses):
         elif isinstance(op, kernel.CommitOp):
             self.helpers.add("cp_async_commit")
             self.line("cp_async_commit();")
-        elif isinstance(op, kernel.FenceMbarrierInitOp | kernel.FenceProxyAsyncOp):
+        elif isinstance(op, _NAMED):
             helper = op.name.removeprefix("kernel.")
             self.helpers.add(helper)
             self.line(f"{helper}();")

@@ -185,6 +185,7 @@ class CudaBackend:
             func.block_size,
             func.dynamic_shared_bytes,
             arguments.size,
+            overlaps=func.overlaps,
         )
         try:
             return _Loaded(self.driver.load(cubin, shape), arguments)
