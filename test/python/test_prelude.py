@@ -55,6 +55,8 @@ USES = {
     "mbarrier_wait": "mbarrier_wait(&bar, t & 1);",
     "fence_mbarrier_init": "fence_mbarrier_init();",
     "fence_proxy_async": "fence_proxy_async();",
+    "grid_wait": "grid_wait();",
+    "grid_release": "grid_release();",
     "tensor_map": "",
     "tma_load_1d": "tma_load_1d(s, &map, &bar, t);",
     "tma_load_2d": "tma_load_2d(s, &map, &bar, t, 1);",

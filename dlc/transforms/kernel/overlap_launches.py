@@ -25,9 +25,9 @@ class OverlapLaunchesPass(ModulePass):
     *Legal when* the chip has `griddepcontrol`. What a kernel does before it has waited concerns
     itself alone, and what it waits for has waited as well, so that all that was launched before has
     ended.
-    *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes. It is
-    of no default compilation until that has been measured: loads do without the read-only cache,
-    which is not kept up to date between kernels that overlap.
+    *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes. Loads
+    do without the read-only cache, which is not kept up to date between kernels that overlap. By
+    default, launches follow each other until it has been measured which weighs more.
 
     ```
     kernel.func @scale(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {

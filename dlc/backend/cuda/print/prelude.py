@@ -343,7 +343,7 @@ _FUNCTIONS = [
         "grid_release",
         "Lets the next launch begin (PTX ISA: griddepcontrol).",
         f"{INLINE} void grid_release()",
-        'asm volatile("griddepcontrol.launch_dependents;");',
+        'asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
         "// when this one has ended",
         min_arch=90,
     ),
