@@ -195,11 +195,23 @@ HOPPER = (
         "Resident blocks",
         "A block for each SM works through up to three tiles, and chunks are numbered on from one "
         "to the next: while the results of a tile are stored, the producer requests the first "
-        "chunks of the next. By the estimate L2 still keeps all waiting. A default "
-        "schedule has this, with a slot more.",
+        "chunks of the next. By the estimate L2 still keeps all waiting.",
         "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
         "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
         "double-buffer{depth=3} tma-copy split-inner-for-swizzle{bytes=128} "
+        "pipeline-k-outer{producer=1~registers=40~resident=1} mark-unroll{limit=64}",
+        target="sm_90",
+    ),
+    Rung(
+        "Results by TMA",
+        "The two neighbours that a lane has of a row are 4 bytes, and those of four lanes half a "
+        "sector: what is stored goes to L2 in twice as many sectors as it has. Here a warp writes "
+        "16 rows of 128 bytes to shared memory, swizzled, fences, and one of its lanes has them "
+        "stored while the warp writes the next ones. Addresses and the ends of rows are TMA's "
+        "business.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
+        "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
+        "double-buffer{depth=3} tma-copy{store=2} split-inner-for-swizzle{bytes=128} "
         "pipeline-k-outer{producer=1~registers=40~resident=1} mark-unroll{limit=64}",
         target="sm_90",
     ),

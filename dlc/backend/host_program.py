@@ -83,7 +83,7 @@ class HostProgram:
 def _check_written(func: kernel.FuncOp) -> None:
     """OpError for a kernel with an output that it writes nowhere, whose memory holds anything."""
     for ref in func.output_refs if func.grid_size else ():
-        writes = any(isinstance(use.operation, StoreOpBase) for use in ref.uses)
+        writes = any(_writes(use.operation) for use in ref.uses)
         held = ref in func.zeroed_refs or ref in func.updated_refs
         if not writes and not held and 0 not in shape_of(ref.type):
             fail(
@@ -92,6 +92,13 @@ def _check_written(func: kernel.FuncOp) -> None:
                 "it: its elements would be whatever lies in memory",
                 "dlc check says of each element whether it is written",
             )
+
+
+def _writes(op: Operation) -> bool:
+    """True for a store, and for a map of what the tensor memory accelerator stores to."""
+    if isinstance(op, kernel.TensorMapOp):
+        return any(isinstance(use.operation, kernel.TmaStoreOp) for use in op.result.uses)
+    return isinstance(op, StoreOpBase)
 
 
 class _Reader:

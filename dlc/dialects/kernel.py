@@ -81,6 +81,7 @@ from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verif
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
 from dlc.dialects.kernel_registers import SetMaxRegistersOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
+from dlc.dialects.kernel_tma_store import TmaCommitOp, TmaStoreOp, TmaWaitOp
 from dlc.dialects.kernel_wgmma import (
     MatrixDescriptorOp,
     WgmmaCommitOp,
@@ -396,6 +397,9 @@ Kernel = Dialect(
         MbarrierExpectTxOp,
         MbarrierWaitOp,
         TmaLoadOp,
+        TmaStoreOp,
+        TmaCommitOp,
+        TmaWaitOp,
         FenceMbarrierInitOp,
         FenceProxyAsyncOp,
         SyncWarpOp,

@@ -317,13 +317,18 @@ class TmaLoadOp(IndexedOp):
                 f"expected a target whose last dimensions are the box {list(box)}, dense or with "
                 f"the map's swizzle, found {target}"
             )
-        for d, coordinate in enumerate(self.coordinates):
-            if d not in self.map_op.dims and within(coordinate, 1):
-                low, high = bounds(coordinate)
-                raise VerifyException(
-                    f"expected 0 along dimension {d}, which is no dimension of the map, found "
-                    f"{low:g} to {high:g}"
-                )
+        verify_coordinates(self.map_op, self.coordinates)
+
+
+def verify_coordinates(map: TensorMapOp, coordinates: Sequence[Expr]) -> None:
+    """Checks that a box begins at 0 along what is no dimension of its map."""
+    for d, coordinate in enumerate(coordinates):
+        if d not in map.dims and within(coordinate, 1):
+            low, high = bounds(coordinate)
+            raise VerifyException(
+                f"expected 0 along dimension {d}, which is no dimension of the map, found "
+                f"{low:g} to {high:g}"
+            )
 
 
 def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:

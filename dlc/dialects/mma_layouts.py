@@ -77,6 +77,8 @@ def _fragment(rows: int, columns: int, row: AffineExpr, column: AffineExpr) -> F
 _PAIR = _PLACE // 2
 """Two elements of 16 bits share a register."""
 _ACCUMULATOR = _fragment(16, 8, _GROUP + _PAIR * 8, _IN_GROUP * 2 + _PLACE % 2)
+WARP_SUMS = _ACCUMULATOR
+"""How a warp holds 16 x 8 sums, whatever it multiplies; one of a warpgroup, each of its tiles."""
 _HALVES = Shape(
     16, 8, 16,
     _fragment(16, 16, _GROUP + _PAIR % 2 * 8, _IN_GROUP * 2 + _PLACE % 2 + _PAIR // 2 * 8),

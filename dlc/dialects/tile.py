@@ -367,9 +367,24 @@ class LoadOp(LoadOpBase):
 
 @irdl_op_definition
 class StoreOp(StoreOpBase):
-    """`tile.store %v, %y[expr, …] (where (condition, …))? : memref`"""
+    """
+    `tile.store %v, %y[expr, …] (where (condition, …))? (boxes 2)? : memref`
+
+    With `boxes`, each warp writes its points to shared memory in boxes, of which it has room for so
+    many, and the tensor memory accelerator stores those (`tma-copy{store=2}`).
+    """
 
     name = "tile.store"
+    boxes = opt_prop_def(IntegerAttr.constr(i64))
+    assembly_format = (
+        "$value `,` $ref `` custom<At>($indices, $map, $conditions) (`boxes` $boxes^)? attr-dict"
+        " `:` custom<StoreTypes>(type($ref), type($value))"
+    )
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.boxes is not None and self.boxes.value.data < 1:
+            raise VerifyException(f"expected room for a box, found {self.boxes.value.data}")
 
 
 @irdl_op_definition

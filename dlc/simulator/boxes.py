@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from dlc.dialects import kernel
 from dlc.simulator.address_space import Memory, swizzled
+from dlc.simulator.box_stores import Box
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
@@ -24,36 +26,65 @@ def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:
     subscripts = program.index(op.map, op.indices)
     number = mbarrier_number(program, op, result=-1)
 
-    def at(index: Index, lane: int) -> int:
-        return index if isinstance(index, int) else int(index[lane])
-
     def step() -> None:
         numbers = number()
         for lane in machine.active.tolist():
-            here = [at(e, lane) for e in subscripts()[:-1]]
+            here = [_at(e, lane) for e in subscripts()[:-1]]
             values = _box(source, here[:rank], map_op.box_sizes)
             elements = _elements(program, op, target, here[rank:], len(values), lane)
-            program.mbarriers.load(op, lane, at(numbers, lane), target, elements, values)
+            program.mbarriers.load(op, lane, _at(numbers, lane), target, elements, values)
 
     return step
 
 
+def tma_store(program: Program, op: kernel.TmaStoreOp) -> Step:
+    machine, map_op = program.machine, op.map_op
+    source, target = program.shared_or_global(op.source), program.shared_or_global(map_op.ref)
+    rank, count = len(op.source_subscripts), prod(map_op.box_sizes)
+    subscripts = program.index(op.map, op.indices)
+
+    def step() -> None:
+        for lane in machine.active.tolist():
+            here = [_at(e, lane) for e in subscripts()]
+            elements = _elements(program, op, source, here[:rank], count, lane)
+            inside, places = _inside(target, here[rank:], map_op.box_sizes)
+            numbers = np.ravel_multi_index(np.ix_(*places), target.shape)
+            found = np.broadcast_to(numbers, map_op.box_sizes)[inside]
+            box = Box(source, elements, target, found, inside.reshape(-1))
+            program.stores.request(op, lane, box)
+
+    return step
+
+
+def tma_commit(program: Program, op: kernel.TmaCommitOp) -> Step:
+    return lambda: program.stores.commit()
+
+
+def tma_wait(program: Program, op: kernel.TmaWaitOp) -> Step:
+    pending, read = op.pending.value.data, op.read is not None
+    return lambda: program.stores.wait(op, pending, read=read)
+
+
+def _at(index: Index, lane: int) -> int:
+    return index if isinstance(index, int) else int(index[lane])
+
+
 def _elements(
     program: Program,
-    op: kernel.TmaLoadOp,
+    op: kernel.TmaLoadOp | kernel.TmaStoreOp,
     target: Memory,
     at: Sequence[int],
     count: int,
     lane: int,
 ) -> Elements:
-    """The elements that a box is written to, in its order."""
+    """The elements of a slab that a box is, in its order."""
     machine = program.machine
     first = target.offset(op, at, machine.everyone[lane : lane + 1])
     if (offset := first * target.bytes) % TMA_ALIGNMENT:
-        sentence = f"a box is written to {target.name} + {offset} bytes, not a multiple of 128"
+        sentence = f"a box lies at {target.name} + {offset} bytes, not a multiple of 128"
         raise machine.hazard("misaligned", op, sentence, [lane])
     if first + count > target.size:
-        sentence = f"a box of {count} elements is written past the end of {target.name}"
+        sentence = f"a box of {count} elements goes past the end of {target.name}"
         raise machine.hazard("out of bounds", op, sentence, [lane])
     offsets = swizzled(first + np.arange(count), op.map_op.swizzle_bytes, target.bytes)
     return int(machine.block_of[lane]) * target.size + offsets
@@ -61,12 +92,18 @@ def _elements(
 
 def _box(source: Memory, at: Sequence[int], box: Sequence[int]) -> Any:
     """The elements of a box in order, those outside 0."""
+    inside, places = _inside(source, at, box)
+    found = source.array()[np.ix_(*places)]
+    return np.where(inside, found, source.element.type(0)).reshape(-1)
+
+
+def _inside(memory: Memory, at: Sequence[int], box: Sequence[int]) -> tuple[Any, list[Any]]:
+    """Which elements of a box the memory has, and its places along each dimension, moved inside."""
     inside: Any = np.ones(box, np.bool_)
     places: list[Any] = []
-    for dim, (first, size, extent) in enumerate(zip(at, box, source.shape, strict=True)):
+    for dim, (first, size, extent) in enumerate(zip(at, box, memory.shape, strict=True)):
         along = first + np.arange(size)
         shape = [size if d == dim else 1 for d in range(len(box))]
         inside = inside & ((along >= 0) & (along < extent)).reshape(shape)
         places.append(np.clip(along, 0, extent - 1))
-    found = source.array()[np.ix_(*places)]
-    return np.where(inside, found, source.element.type(0)).reshape(-1)
+    return inside, places

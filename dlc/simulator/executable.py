@@ -18,6 +18,7 @@ from dlc.dialects import kernel
 from dlc.simulator.address_space import LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
 from dlc.simulator.async_products import AsyncProducts
+from dlc.simulator.box_stores import BoxStores
 from dlc.simulator.divergence import Rendezvous, Step, run_groups
 from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.simulator.hazards import Hazard
@@ -68,9 +69,9 @@ class Program:
         self.rendezvous = Rendezvous(self.machine)
         self.copies = AsyncCopies(self.machine)
         self.mbarriers = Mbarriers(self.machine)
-        self.products = AsyncProducts(
-            self.machine, self.mbarriers, lockstep=self.func.lockstep is not None
-        )
+        lockstep = self.func.lockstep is not None
+        self.products = AsyncProducts(self.machine, self.mbarriers, lockstep=lockstep)
+        self.stores = BoxStores(self.machine, self.mbarriers, lockstep=lockstep)
         self.registers = RegisterPool(self.machine)
         for memory in self.memory.values():
             if memory.shared or isinstance(memory, LocalMemory):
@@ -87,6 +88,7 @@ class Program:
         run_groups(self.machine, self.steps, groups)
         self.copies.finish()
         self.products.finish()
+        self.stores.finish()
         self.mbarriers.finish()
 
     # Values.

@@ -54,6 +54,9 @@ DELETED = (
     kernel.MbarrierExpectTxOp,
     kernel.MbarrierWaitOp,
     kernel.TmaLoadOp,
+    kernel.TmaStoreOp,
+    kernel.TmaCommitOp,
+    kernel.TmaWaitOp,
     kernel.FenceMbarrierInitOp,
     kernel.FenceProxyAsyncOp,
     kernel.SyncWarpOp,
@@ -74,6 +77,9 @@ NEVER_EQUIVALENT = (
     kernel.CommitOp,
     kernel.MbarrierArriveOp,
     kernel.MbarrierWaitOp,
+    kernel.TmaStoreOp,
+    kernel.TmaCommitOp,
+    kernel.TmaWaitOp,
     kernel.MmaOp,
     kernel.WgmmaOp,
     kernel.WgmmaFenceOp,
@@ -137,6 +143,12 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
                 yield "all at once", _change("map", 0, lambda _, __: AffineConstantExpr(0))
         case kernel.WaitOp() | kernel.WgmmaWaitOp():
             yield "one more may be pending", _add("pending", 1)
+        case kernel.TmaWaitOp():
+            yield "one more may be pending", _add("pending", 1)
+            if op.read is None:
+                yield "only read", _only_read
+        case kernel.FenceProxyAsyncOp() if isinstance(op.next_op, kernel.SyncWarpOp):
+            yield "after the next", _after_the_next
         case kernel.WgmmaOp():
             yield "the other major", _other_major
         case kernel.MatrixDescriptorOp():
@@ -184,6 +196,10 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         yield from _next_slot("map", len(op.map.data.results) - 1, _count(op.barriers), "mbarrier")
     elif isinstance(op, kernel.CpAsyncOp):
         yield from _next_slot("target_map", 0, _slots(op.target), "slot")
+    elif isinstance(op, kernel.TmaStoreOp):
+        yield from _next_slot("map", 1, _places(op.source), "place")
+    elif isinstance(op, kernel.StoreOp) and _places(op.ref):
+        yield from _next_slot("map", 1, _places(op.ref), "place")
     elif isinstance(
         op,
         kernel.LoadOp
@@ -211,6 +227,12 @@ def _slots(ref: SSAValue) -> int:
     return ref.type.get_shape()[0] if is_ring and isinstance(ref.type, MemRefType) else 1
 
 
+def _places(ref: SSAValue) -> int:
+    """How many boxes a warp has room for in what the tensor memory accelerator stores from."""
+    stored = any(isinstance(use.operation, kernel.TmaStoreOp) for use in ref.uses)
+    return ref.type.get_shape()[1] if stored and isinstance(ref.type, MemRefType) else 0
+
+
 def _is_padded(ref: SSAValue) -> bool:
     """Not where the tensor memory accelerator's alignment is what the padding is for."""
     return not any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses)
@@ -222,6 +244,17 @@ def _delete(op: Operation) -> None:
     elif isinstance(op, kernel.MmaOp):
         op.result.replace_all_uses_with(op.c)
     Rewriter.erase_op(op)
+
+
+def _only_read(op: Operation) -> None:
+    op.properties["read"] = UnitAttr()
+
+
+def _after_the_next(op: Operation) -> None:
+    next = op.next_op
+    assert next is not None
+    op.detach()
+    Rewriter.insert_op(op, InsertPoint.after(next))
 
 
 def _meet_in_warps(op: Operation) -> None:

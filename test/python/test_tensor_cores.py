@@ -383,12 +383,17 @@ def test_rows_at_places_that_are_data_are_no_matrix() -> None:
 @pytest.mark.parametrize("size", [(40, 300, 200), (130, 70, 100)], ids=str)
 @pytest.mark.parametrize("rung", [*tensor_cores.RUNGS, *tensor_cores.HOPPER], ids=lambda r: r.title)
 def test_rungs_of_the_ladder(rung: tensor_cores.Rung, size: tuple[int, int, int]) -> None:
-    """The schedules of docs/tensor-cores.md, at ragged sizes; a producer takes rows of 16 bytes."""
+    """
+    The schedules of docs/tensor-cores.md, at ragged sizes; a producer takes rows of 16 bytes, and
+    so does what stores results.
+    """
     rows, columns, k = size
     k += -k % 8 if "producer" in rung.steps else 0
+    columns += -columns % 8 if "store" in rung.steps else 0
     torch.manual_seed(0)
     x, w = (torch.randn(n, k).to(rung.dtype) for n in (rows, columns))
     made = rung.compiled(rows, columns, k)
+    assert ("tma_store" in made.kernels[0].source) == ("store" in rung.steps)
     exact, eager = F.linear(x.double(), w.double()), F.linear(x, w)
     verdict = compare(made(x, w), exact, eager, k, precision=rung.precision)
     assert verdict.ok, verdict

@@ -15,7 +15,8 @@ through iteration by iteration, until every slot has been in every state. An asy
 writes when it is issued and again at the wait that completes its group; likewise a product of a
 warpgroup reads until its wait. What the tensor memory
 accelerator writes is left out: mbarriers order it, of which only the initialization counts. Where
-two accesses deal the elements of a buffer to the threads alike, a thread meets only its own.
+two accesses deal the elements of a buffer to the threads alike, a thread meets only its own; where
+both are of places that each warp has for itself, those who put them there order them.
 """
 
 from __future__ import annotations
@@ -298,6 +299,8 @@ class _Walk:
             if access.is_landing and earlier.op is access.op:
                 continue  # a copy's request and its end are one access
             if (dealt := self._slots.run(access.op)) and dealt == self._slots.run(earlier.op):
+                continue
+            if self._slots.is_of_warp(access.op) and self._slots.is_of_warp(earlier.op):
                 continue
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None

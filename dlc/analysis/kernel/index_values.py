@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xdsl.ir import SSAValue
 
 from dlc.dialects import kernel
-from dlc.ir.expr import constant_of
+from dlc.ir.expr import Expr, constant_of
 
 
 def index_at(value: SSAValue, known: Callable[[SSAValue], int | None]) -> int:
@@ -23,3 +23,13 @@ def index_at(value: SSAValue, known: Callable[[SSAValue], int | None]) -> int:
         raise LookupError(f"nothing is known of {value}")
     (expr,) = owner.subscripts
     return expr.evaluate({v: index_at(v, known) for v in expr.values()})
+
+
+def expanded(expr: Expr) -> Expr:
+    """An expression with the index values that it mentions written out."""
+
+    def definition(value: SSAValue) -> Expr | None:
+        owner = value.owner
+        return expanded(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else None
+
+    return expr.substitute(definition)

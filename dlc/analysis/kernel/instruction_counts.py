@@ -281,6 +281,10 @@ class _Walk:
                 # One thread asks for it; the counts are of each warp.
                 counts.sectors += times * box / SECTOR_BYTES / self.warps
                 counts.slots += times
+            case kernel.TmaStoreOp():  # a lane of each warp asks for its own
+                box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
+                counts.sectors += times * box / SECTOR_BYTES
+                counts.slots += times
             case kernel.WgmmaOp():
                 shape = op.shape.sizes
                 warps = WARPGROUP // WARP

@@ -31,6 +31,8 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
         live.add(op)
         if isinstance(op, kernel.LoadOp | kernel.LdmatrixOp | kernel.MatrixDescriptorOp):
             todo += stores.get(op.ref, [])
+        elif isinstance(op, kernel.TmaStoreOp):
+            todo += stores.get(op.source, [])
         elif isinstance(op, kernel.WgmmaOp):  # which adds to what is there
             todo += stores.get(op.ref, [])
         if (parent := op.parent_op()) is not None:

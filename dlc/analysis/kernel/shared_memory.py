@@ -22,7 +22,7 @@ def alignment_in(ref: SSAValue) -> int:
     for use in ref.uses:
         if isinstance(op := use.operation, kernel.MatrixDescriptorOp):
             wanted.append(PERIOD * op.fields[2])
-        elif isinstance(op, kernel.TmaLoadOp):
+        elif isinstance(op, kernel.TmaLoadOp | kernel.TmaStoreOp):
             wanted.append(TMA_ALIGNMENT)
     return max(wanted)
 

@@ -16,6 +16,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
+from dlc.analysis.kernel.index_values import expanded
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_shared
@@ -23,6 +24,7 @@ from dlc.dialects.layouts import shape_of, static_shape
 from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr, Mod, constant_of
+from dlc.target import WARP
 
 Barrier = kernel.BarrierOp | kernel.LastBlockOp
 """Where all threads of a block meet."""
@@ -110,6 +112,13 @@ class Slots:
         """
         return self._asked.get(_run_of, op)
 
+    def is_of_warp(self, op: Operation) -> bool:
+        """
+        True if what `op` accesses is its warp's alone, by the first subscript: what stands in such
+        a place is ordered by who has put it there (`kernel.sync_warp`).
+        """
+        return self._asked.get(_is_of_warp, op)
+
     def taken(self, op: scf.IfOp) -> bool | None:
         """
         True if an if of a loop being played through is taken now; None if that is not known,
@@ -159,13 +168,13 @@ def _first_subscript(op: Operation) -> Expr | None:
             pass
     # In one dimension the subscript is that of an element, and a vector has several.
     several = wide and len(subscripts) == 1
-    return _expanded(subscripts[0]) if subscripts and not several else None
+    return expanded(subscripts[0]) if subscripts and not several else None
 
 
 def _common_slot(op: kernel.WgmmaOp) -> Expr | None:
     """The slot of both factors of a product, if they are matrices of rings and it is the same."""
     a, b = (factor.subscripts for factor in op.factors)
-    if min(len(a), len(b)) < 3 or (first := _expanded(a[0])) != _expanded(b[0]):
+    if min(len(a), len(b)) < 3 or (first := expanded(a[0])) != expanded(b[0]):
         return None
     return first
 
@@ -185,7 +194,7 @@ def _run_of(op: Operation) -> int:
     assert isinstance(ref.type, MemRefType)
     offset, size = Expr(), 1
     for subscript, extent in zip(reversed(subscripts), reversed(shape_of(ref)), strict=True):
-        offset, size = offset + _expanded(subscript) * size, size * extent
+        offset, size = offset + expanded(subscript) * size, size * extent
     run = sum(f for atom, f in offset.terms if _is_thread(atom))
     if run <= 0:
         return 0
@@ -195,6 +204,22 @@ def _run_of(op: Operation) -> int:
         if not _is_thread(atom) and factor % period:
             rest = rest + Expr(((atom, factor),), 0)
     return 0 if within(rest, run - width + 1) else run
+
+
+def _is_of_warp(op: Operation) -> bool:
+    match op:
+        case kernel.LoadOp() | kernel.StoreOp():
+            ref, subscripts = op.ref, op.subscripts
+        case kernel.TmaStoreOp():
+            ref, subscripts = op.source, op.source_subscripts
+        case _:
+            return False
+    if not any(isinstance(use.operation, kernel.TmaStoreOp) for use in ref.uses):
+        return False
+    func, first = kernel.enclosing_func(op), expanded(subscripts[0])
+    assert func is not None
+    threads = [o.result for o in func.body.block.ops if isinstance(o, kernel.ThreadIdOp)]
+    return any(first == Expr.of(thread) // WARP for thread in threads)
 
 
 def _is_thread(atom: object) -> bool:
@@ -209,19 +234,9 @@ def _falling(op: scf.IfOp) -> list[Expr]:
     if not isinstance(test, kernel.TestOp):
         return []
     index = loop.body.block.args[0]
-    conditions = [_expanded(condition) for condition in test.where]
+    conditions = [expanded(condition) for condition in test.where]
     steps = [condition.coefficient(index) for condition in conditions]
     return conditions if all(step is not None and step <= 0 for step in steps) else []
-
-
-def _expanded(expr: Expr) -> Expr:
-    """An expression with the index values that it mentions written out."""
-
-    def definition(value: SSAValue) -> Expr | None:
-        owner = value.owner
-        return _expanded(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else None
-
-    return expr.substitute(definition)
 
 
 def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
@@ -243,6 +258,8 @@ def _accesses(op: Operation) -> tuple[Access, ...]:
             return (Access(op, op, op.ref, True),)
         case kernel.CpAsyncOp():
             return (Access(op, op, op.target, True),)
+        case kernel.TmaStoreOp():
+            return (Access(op, op, op.source, False),)
         case kernel.WgmmaOp():
             return tuple(Access(op, op, factor.ref, False) for factor in op.factors)
         case kernel.MbarrierInitOp():

@@ -75,6 +75,9 @@ void dlc_mbarrier_arrive(void* barrier);
 void dlc_mbarrier_expect_tx(void* barrier, unsigned bytes);
 void dlc_mbarrier_wait(void* barrier, unsigned parity);
 void dlc_tma_load(void* dst, const void* map, void* barrier, const int* coordinates, int rank);
+void dlc_tma_store(const void* src, const void* map, const int* coordinates, int rank);
+void dlc_tma_commit();
+void dlc_tma_wait(int newest, bool read);
 }
 
 // What no block exceeds is told to the compiler: where indices may wrap (-fwrapv), g++ 12 follows

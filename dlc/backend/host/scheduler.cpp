@@ -38,6 +38,7 @@
 namespace {
 
 using dlc::BulkCopy;
+using dlc::BulkStore;
 using dlc::Copy;
 using dlc::Launch;
 using dlc::Meeting;
@@ -68,6 +69,8 @@ struct Thread {
   unsigned parity;
   std::vector<Copy> copies;    // cp.async requests that have not landed, oldest first
   std::vector<size_t> groups;  // ends of the committed groups in `copies`
+  std::vector<BulkStore> stores;  // of the tensor memory accelerator, oldest first
+  int stored_groups;              // committed
 };
 
 struct Warp {
@@ -471,6 +474,19 @@ struct Worker {
     for (size_t& group : self.groups) group -= end;
   }
 
+  // Of all groups but the newest, boxes are read, or else written.
+  void finish_stores(int newest, bool read) {
+    Thread& self = *current;
+    std::vector<BulkStore> left;
+    for (BulkStore& store : self.stores) {
+      const bool done = store.group < self.stored_groups - newest;
+      if (done) store.read();
+      if (done && !read) store.write();
+      else left.push_back(std::move(store));
+    }
+    self.stores = std::move(left);
+  }
+
   // ---- a block from its first thread to its last
 
   void run_block(int64_t block) {
@@ -480,6 +496,8 @@ struct Worker {
       thread.state = State::fresh;
       thread.copies.clear();
       thread.groups.clear();
+      thread.stores.clear();
+      thread.stored_groups = 0;
     }
     ready_warps = 0;
     for (int w = 0; w * kWarp < launch.block; ++w) {
@@ -515,6 +533,9 @@ struct Worker {
     if (!self.copies.empty())
       fail("thread %d exits with %zu asynchronous copies that no cp_async_wait completed",
            self.index, self.copies.size());
+    if (!self.stores.empty())
+      fail("thread %d exits with %zu tma_store requests that no tma_wait completed", self.index,
+           self.stores.size());
     const Warpgroup& group = warpgroups[self.index / kGroup];
     bool unfinished = !group.open.empty();
     for (const auto& products : group.groups) unfinished |= !products.empty();
@@ -672,14 +693,21 @@ EXPORT void dlc_mbarrier_wait(void* address, unsigned parity) {
   else worker->wait(State::mbarrier);
 }
 
-EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
-  BulkCopy copy{static_cast<char*>(dst), *static_cast<const dlc::TensorMap*>(map), {}};
+// A box of a tensor, and what lies of it in shared memory.
+static BulkCopy bulk_copy(
+    const char* what, char* shared, const void* map, const int* at, int rank) {
+  BulkCopy copy{shared, *static_cast<const dlc::TensorMap*>(map), {}};
   if (int(copy.map.rank) != rank)
-    worker->fail("tma_load_%dd got a tensor map of rank %u", rank, copy.map.rank);
+    worker->fail("%s_%dd got a tensor map of rank %u", what, rank, copy.map.rank);
   const unsigned alignment = std::max(128u, copy.map.swizzle_bytes * 8);
-  if (reinterpret_cast<uintptr_t>(dst) % alignment)
-    worker->fail("tma_load_%dd needs a slot at a multiple of %u bytes", rank, alignment);
+  if (reinterpret_cast<uintptr_t>(shared) % alignment)
+    worker->fail("%s_%dd needs a slot at a multiple of %u bytes", what, rank, alignment);
   std::copy(at, at + rank, copy.at);
+  return copy;
+}
+
+EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
+  const BulkCopy copy = bulk_copy("tma_load", static_cast<char*>(dst), map, at, rank);
   Mbarrier& barrier = worker->mbarrier(address);
   if (worker->launch.early) {
     copy.run();
@@ -689,6 +717,21 @@ EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* a
   }
   worker->advance(barrier);
 }
+
+EXPORT void dlc_tma_store(const void* src, const void* map, const int* at, int rank) {
+  char* shared = static_cast<char*>(const_cast<void*>(src));
+  Thread& self = *worker->current;
+  BulkStore store{bulk_copy("tma_store", shared, map, at, rank), self.stored_groups, {}};
+  if (worker->launch.early) {
+    store.read();
+    store.write();
+  } else {
+    self.stores.push_back(std::move(store));
+  }
+}
+
+EXPORT void dlc_tma_commit() { ++worker->current->stored_groups; }
+EXPORT void dlc_tma_wait(int newest, bool read) { worker->finish_stores(newest, read); }
 
 // Runs the grid; 0, or 1 and a message about the first block that failed.
 EXPORT int dlc_run(void (*kernel)(void**), void** args, const Launch* launch, char* message,

@@ -172,6 +172,15 @@ class Accesses(Values):
         )
         self._effect(None, f"{text};")
 
+    def tma_store(self, op: kernel.TmaStoreOp) -> None:
+        dims = op.map_op.dims
+        helper = f"tma_store_{len(dims)}d"
+        self.helpers.add(helper)
+        source = self._element_text(op.source, op.source_subscripts)
+        coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
+        text = call(helper, Text(f"&{self.text[op.tensor_map]}"), Text(f"&{source}"), *coordinates)
+        self._effect(None, f"{text};")
+
     def cp_async(self, op: kernel.CpAsyncOp) -> None:
         size = op.elements.value.data * element_bytes(element_type(op.source.type))
         helper = f"cp_async_{size}"

@@ -91,6 +91,39 @@ def _tma_load(rank: int) -> Function:
     )
 
 
+def _tma_store(rank: int) -> Function:
+    names = [f"c{i}" for i in range(rank)]
+    slots = ", ".join(f"%{2 + i}" for i in range(rank))
+    values = ", ".join(f'"r"({name})' for name in names)
+    return Function(
+        f"tma_store_{rank}d",
+        "Requests that a box be stored at these coordinates, innermost first; it joins the\n"
+        "// thread's open group (PTX ISA: cp.async.bulk.tensor).",
+        f"{INLINE} void tma_store_{rank}d(\n"
+        f"    const tensor_map* map, const void* shared, "
+        f"{', '.join(f'int {name}' for name in names)})",
+        f'asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"\n'
+        f'             " [%0, {{{slots}}}], [%1];"\n'
+        f'             :: "l"(map), "r"(shared_address(shared)),\n'
+        f'                {values} : "memory");',
+        f"const int at[] = {{{', '.join(names)}}};\ndlc_tma_store(shared, map, at, {rank});",
+        ("shared_address", "tensor_map"),
+        90,
+    )
+
+
+def _tma_wait(name: str, what: str, read: bool) -> Function:
+    instruction = f"cp.async.bulk.wait_group{'.read' if read else ''}"
+    return Function(
+        name,
+        f"Waits until all stores but the N newest groups {what}\n// (PTX ISA: {instruction}).",
+        f"template <int N>\n{INLINE} void {name}()",
+        f'asm volatile("{instruction} %0;" :: "n"(N) : "memory");',
+        f"dlc_tma_wait(N, {'true' if read else 'false'});",
+        min_arch=90,
+    )
+
+
 _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
@@ -355,6 +388,17 @@ _FUNCTIONS = [
         min_arch=90,
     ),
     *(_tma_load(rank) for rank in range(1, 6)),
+    *(_tma_store(rank) for rank in range(1, 6)),
+    Function(
+        "tma_commit",
+        "Closes the open group of stores (PTX ISA: cp.async.bulk.commit_group).",
+        f"{INLINE} void tma_commit()",
+        'asm volatile("cp.async.bulk.commit_group;" ::: "memory");',
+        "dlc_tma_commit();",
+        min_arch=90,
+    ),
+    _tma_wait("tma_wait", "are written", read=False),
+    _tma_wait("tma_wait_read", "have been read", read=True),
     *MMA_FUNCTIONS,
     *WGMMA_FUNCTIONS,
     Function(

@@ -166,6 +166,7 @@ def _shared_early(func: kernel.FuncOp) -> list[SSAValue]:
 _NAMED = (
     kernel.FenceMbarrierInitOp,
     kernel.FenceProxyAsyncOp,
+    kernel.TmaCommitOp,
     kernel.GridWaitOp,
     kernel.GridReleaseOp,
 )
@@ -336,12 +337,15 @@ class _KernelPrinter(Accesses):
                 kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp() | kernel.SyncWarpOp()
                 | kernel.FenceMbarrierInitOp() | kernel.FenceProxyAsyncOp()
                 | kernel.GridWaitOp() | kernel.GridReleaseOp()
+                | kernel.TmaCommitOp() | kernel.TmaWaitOp()
             ):  # fmt: skip
                 self._synchronize(op)
             case MbarrierOpBase():
                 self._mbarrier(op)
             case kernel.TmaLoadOp():
                 self.tma_load(op)
+            case kernel.TmaStoreOp():
+                self.tma_store(op)
             case kernel.CpAsyncOp():
                 self.cp_async(op)
             case kernel.AtomicAddOp():
@@ -405,6 +409,10 @@ class _KernelPrinter(Accesses):
         elif isinstance(op, kernel.CommitOp):
             self.helpers.add("cp_async_commit")
             self.line("cp_async_commit();")
+        elif isinstance(op, kernel.TmaWaitOp):
+            helper = "tma_wait_read" if op.read is not None else "tma_wait"
+            self.helpers.add(helper)
+            self.line(f"{helper}<{op.pending.value.data}>();")
         elif isinstance(op, _NAMED):
             helper = op.name.removeprefix("kernel.")
             self.helpers.add(helper)

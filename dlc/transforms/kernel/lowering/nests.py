@@ -23,6 +23,7 @@ from dlc.transforms.kernel.lowering.element_access import (
     lower_store,
 )
 from dlc.transforms.kernel.lowering.register_lowering import LocalArray, Memory, RegisterLowering
+from dlc.transforms.kernel.lowering.stored_boxes import lower_boxes, wait_for_boxes
 
 _YIELDS = frozenset[type[Operation]]({tile.YieldOp, scf.YieldOp})
 _LATER = _YIELDS | {tile.IndexOp, arith.ConstantOp}
@@ -40,6 +41,7 @@ def lower_body(to: RegisterLowering) -> None:
     for op in takewhile(lambda op: isinstance(op, arith.ConstantOp), ops):
         to.value(op.results[0])
     _lower_ops(to, ops)
+    wait_for_boxes(to)
 
 
 def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
@@ -76,6 +78,8 @@ def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]
     if isinstance(op, tile.EachOp):
         last = op.next_op is None or type(op.next_op) in _YIELDS
         return tuple(op.axes) if last else ()
+    if isinstance(op, tile.StoreOp) and op.boxes is not None:
+        return ()
     if op.regions or isinstance(op, Memory) or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
         return ()
     axes = to.register_axes(op)
@@ -137,7 +141,9 @@ def _lower_op(to: RegisterLowering, op: Operation) -> None:
 
 def _lower_alone(to: RegisterLowering, op: tile.LoadOp | tile.StoreOp) -> None:
     """Lowers an access with loops of its own, or none."""
-    if not (axes := to.register_axes(op)):
+    if isinstance(op, tile.StoreOp) and op.boxes is not None:
+        lower_boxes(to, op)
+    elif not (axes := to.register_axes(op)):
         _lower_scalar(to, op)
     elif isinstance(op, tile.StoreOp):
         to.over(fragment_axes(to, op) or axes, lambda: lower_store(to, op))
