@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dlc.frontend.constants import SCALARS, Identity, key_of
 
@@ -40,7 +41,8 @@ class Kept(NamedTuple):
     """What a value's state is at any time, and what makes it what it was."""
 
     now: Callable[[], Hashable]
-    undo: Callable[[], object]
+    undo: Callable[[], object] | None
+    """None for what cannot be set back."""
 
 
 def kept(value: Any) -> Kept | None:
@@ -63,9 +65,15 @@ def kept(value: Any) -> Kept | None:
             return Kept(lambda: pickle.dumps(bits.state), undo)
         case torch.Generator():
             undo = partial(value.set_state, value.get_state())
-            return Kept(lambda: tuple(value.get_state().tolist()), undo)
+            return Kept(partial(numbers_of, value.get_state), undo)
         case _:
             return None
+
+
+def numbers_of(get_state: Callable[[], torch.Tensor]) -> bytes:
+    """The state of one of PyTorch's generators, which a tracer has no part in."""
+    with _disable_current_modes():
+        return get_state().numpy().tobytes()
 
 
 def drawn_from() -> dict[str, Kept]:
@@ -80,14 +88,14 @@ def drawn_from() -> dict[str, Kept]:
     }
 
 
-def places_of(values: Iterable[Any]) -> list[Callable[[], Hashable]]:
+def places_of(values: Iterable[Any], beside: Iterable[Kept]) -> list[Callable[[], Hashable]]:
     """
-    What tells whether something goes on: where the generators without a variable stand, and the
-    generators and iterators given, and what is in the containers and objects given.
+    What tells whether something goes on: what there is `beside` variables, where the generators
+    and iterators given stand, and what is in the containers and objects given.
     """
-    found = [state.now for state in drawn_from().values()]
+    found = [state.now for state in beside]
     for value in values:
-        if isinstance(value, GENERATORS) and (state := kept(value)) is not None:
+        if isinstance(value, (*GENERATORS, torch.Generator)) and (state := kept(value)) is not None:
             found.append(state.now)
         elif is_iterator(value):
             found.append(partial(place_of, value))

@@ -6,7 +6,7 @@ import ast
 import copy
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -28,6 +28,7 @@ from dlc.frontend.parts import (
     place_at,
     rename,
 )
+from dlc.frontend.process_state import ProcessState
 from dlc.frontend.random import RandomTensors, storage_key, tensors_in
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
@@ -104,6 +105,20 @@ class Lifter:
         return ScriptRuns(self.filename, self.random)
 
     @cached_property
+    def process(self) -> ProcessState:
+        """What the text asks or changes of the process."""
+        return ProcessState(self.tree)
+
+    def memento(self, values: Iterable[Any]) -> Memento:
+        """What is in some values, and in the process, now."""
+        held = self.process.held(self.scope).values()
+        return Memento((*values, *held), self.process.states(self.scope).values())
+
+    def places_of(self, values: Iterable[Any]) -> list[Callable[[], Hashable]]:
+        """What tells whether something goes on in some values, or in the process."""
+        return places_of(values, self.process.states(self.scope).values())
+
+    @cached_property
     def reserved(self) -> set[str]:
         """The names in the text, which inputs without a name of their own do not get."""
         return names_in(self.tree)
@@ -141,7 +156,7 @@ class Lifter:
             return self.visit_opaque(node)
         listed = assigned and isinstance(node, DISPLAYS)
         reached = self._reached(node) if isinstance(node, ast.Call) else []
-        places = places_of(reached)
+        places = self.places_of(reached)
         stood = [place() for place in places]
         children = {name: self.visit_field(field, listed) for name, field in ast.iter_fields(node)}
         parts = [part for child in children.values() for part in _parts(child)]
@@ -204,7 +219,7 @@ class Lifter:
     def _before_call(self, parts: Sequence[Part]) -> Memento | None:
         """What was before a call of what holds random numbers, or that is given such."""
         values = [p.value for p in parts]
-        return Memento(values) if any(map(self.is_data, values)) else None
+        return self.memento(values) if any(map(self.is_data, values)) else None
 
     def computed_again(
         self, call: ast.Call, callee: object, state: torch.Tensor
@@ -302,7 +317,7 @@ class Lifter:
         later = isinstance(node, ast.GeneratorExp) and bool(found)
         begins = later or bool(held) or any(map(is_changing, found.values()))
         if not computed and (isinstance(node, ast.Lambda) or not begins):
-            places = [] if isinstance(node, ast.Lambda) else places_of(found.values())
+            places = [] if isinstance(node, ast.Lambda) else self.places_of(found.values())
             stood = [place() for place in places]
             state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
             part = self.evaluate(node, node, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dlc.frontend.hidden_state import drawn_from, kept
+from dlc.frontend.hidden_state import Kept, drawn_from, kept
 from dlc.frontend.insides import attributes_of, is_object
 from dlc.frontend.script_state import ScriptState
 
@@ -23,20 +23,21 @@ class Memento:
     """
     What is in some values and in what they hold, at whatever depth: containers, objects, tensors
     and buffers, which may change, and classes, functions, modules and parameters, which may not;
-    and what the generators of random numbers draw next.
+    and what there is `beside` them, such as what the generators of random numbers draw next.
     """
 
-    def __init__(self, values: Iterable[Any]) -> None:
+    def __init__(self, values: Iterable[Any], beside: Iterable[Kept] | None = None) -> None:
         self._goes_on = False
         """True if an iterator or a file is among them, which cannot go back."""
         self._undo: list[Callable[[], object]] = [
-            partial(torch.set_rng_state, torch.get_rng_state()),
-            *(generator.undo for generator in drawn_from().values()),
+            partial(torch.set_rng_state, torch.get_rng_state())
         ]
         self._is_same: list[Callable[[], bool]] = []
         """Of what may not change."""
         self._others: list[Any] = []
         """What may change what it holds when it runs, and objects of extensions."""
+        for state in drawn_from().values() if beside is None else beside:
+            self._keep_state(state, may_change=True)
         seen: dict[int, Any] = {}
         pending = deque((value, True) for value in values)
         while pending:
@@ -93,8 +94,7 @@ class Memento:
             case FunctionType():
                 self._others.append(value)
             case _ if (state := kept(value)) is not None:
-                before = state.now()
-                self._keep(may_change, state.undo, lambda: state.now() == before)
+                self._keep_state(state, may_change)
             case _ if hasattr(value, "__next__"):
                 self._goes_on = True
             case _ if is_object(value) and _takes_attributes(value):
@@ -105,6 +105,11 @@ class Memento:
                 yield from ((item, may_change) for item in own.values())
             case _:
                 self._others.append(value)
+
+    def _keep_state(self, state: Kept, may_change: bool) -> None:
+        before = state.now()
+        undo = state.undo or (lambda: None)
+        self._keep(may_change and state.undo is not None, undo, lambda: state.now() == before)
 
     def _keep(self, may_change: bool, undo: Callable[[], object], same: Callable[[], bool]) -> None:
         if may_change:

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import torch
 
-from dlc.frontend.hidden_state import drawn_from, fields_of, is_iterator, kept, place_of
+from dlc.frontend.hidden_state import fields_of, is_iterator, kept, numbers_of, place_of
 from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
 from dlc.frontend.parts import place_at
+from dlc.frontend.process_state import ProcessState
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.script_trials import Trials
 from dlc.frontend.source import ImportFailure, Place
@@ -44,16 +45,25 @@ Held: TypeAlias = "_Numbered | list[Any] | tuple[Any, ...] | dict[Any, Any]"
 class ScriptState:
     """
     What is in the variables of a script and in all that they hold, but for tensors' numbers and
-    what is `known` otherwise, by identity.
+    what is `known` otherwise, by identity; and what there is of the `process`.
     """
 
-    def __init__(self, variables: Mapping[str, Any], known: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        known: Collection[int] = (),
+        process: ProcessState | None = None,
+    ) -> None:
         self._noted: list[tuple[Path, Any, Held]] = []
         self._states: list[tuple[Path, Callable[[], Hashable], Hashable]] = []
         """What is hidden in values: how it is read, and what it was."""
-        self._drawn_from = {name: (state.now, state.now()) for name, state in drawn_from().items()}
+        states = {} if process is None else process.states(variables)
+        self._beside = {name: (state.now, state.now()) for name, state in states.items()}
+        self._seed = numbers_of(torch.get_rng_state)
+        held = {} if process is None else process.held(variables)
         seen: set[int] = {*known}
         pending: list[tuple[Path, Any]] = [((), variables)]
+        pending += [(((), f".{name}"), value) for name, value in held.items()]
         while pending:
             path, value = pending.pop()
             if id(value) in seen:
@@ -83,10 +93,12 @@ class ScriptState:
         changed = (path for path, look, before in self._states if look() != before)
         return next(map(_text, changed), None)
 
-    def drawn(self) -> str | None:
-        """The module that random numbers were drawn of since."""
-        drawn = (name for name, (look, before) in self._drawn_from.items() if look() != before)
-        return next(drawn, None)
+    def beside(self) -> str | None:
+        """What is not what it was beside variables; of generators the module that draws."""
+        if numbers_of(torch.get_rng_state) != self._seed:
+            return "torch"
+        changed = (name for name, (look, before) in self._beside.items() if look() != before)
+        return next(changed, None)
 
 
 def guarded(
@@ -102,11 +114,13 @@ def guarded(
     with `trials`, if it does not do the same each time.
     """
 
+    process = ProcessState(tree)
+
     @functools.wraps(forward)
     def checked(*args: Any) -> Any:
         if not torch.compiler.is_exporting() and not is_traced(args, {}):
             return forward(*args)
-        state = ScriptState(variables)
+        state = ScriptState(variables, process=process)
         result = forward(*args) if trials is None else trials.run(forward, args)
         if (path := state.change()) is not None:
             raise ImportFailure(
@@ -115,15 +129,36 @@ def guarded(
                 "after the random tensors that it depends on",
                 _place_of_change(path, filename, tree),
             )
-        if (module := state.drawn()) is not None:
-            raise ImportFailure(
-                f"the program changes what '{module}' draws next, as its kernels would not: they "
-                "would have the numbers of its first run; draw them before it, or with torch.rand",
-                _place_of_draw(module, variables, filename, tree),
-            )
+        if (name := state.beside()) is not None:
+            raise _beside_changed(name, variables, filename, tree)
         return result
 
     return checked
+
+
+def _beside_changed(
+    name: str, variables: Mapping[str, Any], filename: str, tree: ast.AST
+) -> ImportFailure:
+    """What is said where a program changes something that no variable of the script holds."""
+    if name in ("random", "numpy.random"):
+        return ImportFailure(
+            f"the program changes what '{name}' draws next, as its kernels would not: they "
+            "would have the numbers of its first run; draw them before it, or with torch.rand",
+            _place_of_draw(name, variables, filename, tree),
+        )
+    if name == "torch":
+        return ImportFailure(
+            "the program seeds what 'torch' draws next, as its kernels would not; seed it before "
+            "the random tensors",
+            _place_of_name(tree, filename, "manual_seed", "seed", "set_rng_state"),
+        )
+    what = name.rpartition(".")[2].removesuffix("()")
+    return ImportFailure(
+        f"the program changes what '{name}' is, as its kernels would not, and what was read of it "
+        "is not what it is then; change it before the random tensors",
+        _place_of_name(tree, filename, what.replace("get_", "set_", 1), what)
+        or _place_of_change(name, filename, tree),
+    )
 
 
 def _numbered(value: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -234,12 +269,18 @@ def _place_of_draw(
     return None
 
 
-def _within(tree: ast.AST) -> Iterator[ast.AST]:
+def _place_of_name(tree: ast.AST, filename: str, *names: str) -> Place | None:
+    """The first place of such a name, in what may run again if there is one."""
+    found = [n for among in (_within(tree), _placed(tree)) for n in among if _name_of(n) in names]
+    return place_at(filename, found[0]) if found else None
+
+
+def _within(tree: ast.AST) -> Iterator[ast.expr]:
     """What is in loops and functions of a text, in no order but that of its lines."""
     yield from _placed(*(node for node in ast.walk(tree) if isinstance(node, WITHIN)))
 
 
-def _placed(*pieces: ast.AST) -> Iterator[ast.AST]:
+def _placed(*pieces: ast.AST) -> Iterator[ast.expr]:
     """The expressions in pieces of a text, in the order of their places."""
     found = {n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.expr)}
     yield from sorted(found, key=lambda n: (n.lineno, n.col_offset))

@@ -24,8 +24,8 @@ from dlc.frontend.source import ImportFailure
 
 QUIET = frozenset(
     "abc argparse array builtins cmath collections contextlib copy dataclasses enum fractions "
-    "functools heapq io itertools json logging math numbers operator random re statistics string "
-    "textwrap types typing warnings".split()
+    "functools heapq itertools json logging math numbers operator random re statistics string "
+    "textwrap types typing".split()
 )
 """Modules of Python's own that give the same again, or whose state is known otherwise."""
 OUTSIDE = frozenset(("open", "input", "id"))

@@ -27,7 +27,6 @@ from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter, has_tensor
-from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
 from dlc.frontend.printed import described, is_description
@@ -429,7 +428,7 @@ class Statements:
         names = names_in(node)
         if not names.isdisjoint(self.functions.functions):
             names |= self.seen
-        before = Memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
+        before = self.lifter.memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
         reads = len(self.lifter.runs.read_at)
