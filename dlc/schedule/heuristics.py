@@ -8,8 +8,9 @@ everything else is dealt over threads point by point.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -60,11 +61,20 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
     with fastest_form(kernel, target) as form:
         choice = _choose(form.kernel, target)
+    if any(any(map(op.is_size, op.axes)) for op in kernel.walk() if isinstance(op, loop.ReduceOp)):
+        choice = replace(choice, schedule=_in_turns(choice.schedule))
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
     reason = f"{choice.reason}; what comes before is computed for each: {again} instead of {once}"
     return Choice(_repeating(choice.schedule), reason, choice.lost)
+
+
+def _in_turns(schedule: str) -> str:
+    """A schedule whose splits deal points in turns: runs of a size would begin at products."""
+    return re.sub(
+        r"(split-matmul-k{splits=\d+(?: combine=\w+)?)(?= then|})", r"\1 deal=turns", schedule
+    )
 
 
 def _repeating(schedule: str) -> str:

@@ -51,7 +51,7 @@ def slabs_of(kernel: tile.KernelOp) -> list[Slab]:
                 break
             fixed = {a for op in path[1 : depth + 1] for a in op.axes}
             fixed.update(kernel.launch.axes_of(BLOCK))
-            walked = {a: op.extent(a) for op in path for a in op.axes if a not in fixed}
+            walked = {a: op.hint(a) for op in path for a in op.axes if a not in fixed}
             parts = [separate(e, fixed, walked.keys()) for e in load.subscripts]
             if None in parts or not parts:
                 continue

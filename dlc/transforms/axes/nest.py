@@ -9,6 +9,7 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, new_body
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 
 Loop = tile.ForOp | tile.ReduceOp
@@ -24,7 +25,7 @@ def chunk(op: Loop, axis: BlockArgument, size: int, names: tuple[str, str]) -> L
     """
     before, after = op.axes[: axis.index], op.axes[axis.index + 1 :]
     kept = {a: keep(a, op) for a in (*before, *after)}
-    chunks = Axis(names[0], -(-op.extent(axis) // size), SERIAL)
+    chunks = Axis(names[0], ceildiv(op.extent(axis), size), SERIAL)
     points = Axis(names[1], size, SERIAL)
     outside = [*(kept[a] for a in before), chunks]
     new = [*outside, points, *(kept[a] for a in after)]
@@ -43,7 +44,7 @@ def apart(op: tile.ReduceOp, axis: BlockArgument, count: int, names: tuple[str, 
     are those of the axis' high part and of the register axis.
     """
     kept = {a: keep(a, op) for a in op.axes if a is not axis}
-    runs = Axis(names[0], -(-op.extent(axis) // count), SERIAL)
+    runs = Axis(names[0], ceildiv(op.extent(axis), count), SERIAL)
     point = Axis(names[1], count, REGISTER)
     inside = [runs if a is axis else kept[a] for a in op.axes]
 

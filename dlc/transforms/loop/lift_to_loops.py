@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import index
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
+    Float32Type,
+    Float64Type,
     IndexType,
     ModuleOp,
     TensorType,
     UnknownLoc,
+    i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -245,15 +247,25 @@ class _KernelBuilder:
             if isinstance(inner, tensor_ir.YieldOp):
                 return elements.get(inner.value, inner.value)
             if isinstance(inner, ValueOp):
-                raise NeedsNumber(inner.size.data)
-            b.insert(inner.clone(elements))
+                elements[inner.result] = self._size_value(b, inner)
+            else:
+                b.insert(inner.clone(elements))
         raise AssertionError("an elementwise body ends in a yield")
+
+    def _size_value(self, b: Builder, op: ValueOp) -> SSAValue:
+        """A size as a float, rounded once; NeedsNumber for another type."""
+        if not isinstance(op.result.type, Float32Type | Float64Type):
+            raise NeedsNumber(op.size.data)
+        self._name(op.size.data)
+        index = b.insert(loop.IndexOp(self._extent(op.size.data))).result
+        integer = b.insert(arith.IndexCastOp(index, i64)).result
+        return b.insert(arith.SIToFPOp(integer, op.result.type)).result
 
     def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
         shape = tensor_ir.shape_of(op.inputs[0])
         folded = [int(a) for a in op.axes.get_values()]
-        for axis in folded:
-            index(shape[axis])  # folds are over numbers of points
+        for tensor in op.inputs:
+            self._name_sizes(tensor)
         body = new_body(len(folded), _reduce_names(len(folded)))
         inner = Builder(InsertPoint.at_end(body.block))
         types = [r.type.element_type for r in op.results if isinstance(r.type, TensorType)]
@@ -355,8 +367,13 @@ class _KernelBuilder:
     def _name_sizes(self, tensor: SSAValue) -> None:
         """Says at the beginning of the kernel what the sizes of a tensor are."""
         assert isinstance(tensor.type, TensorType)
+        for size in sizes_of(tensor.type):
+            self._name(size)
+
+    def _name(self, size: Size) -> None:
+        """Says at the beginning of the kernel what the names in a size are."""
         top = Builder(InsertPoint.at_start(self.block))
-        for name in dict.fromkeys(n for size in sizes_of(tensor.type) for n in size.names):
+        for name in size.names:
             if name not in self.named:
                 self.named.add(name)
                 top.insert(SizeIndexOp(self.symbols[name]))

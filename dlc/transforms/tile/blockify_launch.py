@@ -105,7 +105,7 @@ class BlockifyLaunchPass(SchedulingPass):
         thread = [Axis(f"t{a.name_hint}", t, THREAD) for a, t in zip(free, threads, strict=True)]
         serial = [Axis(f"e{a.name_hint}", n, SERIAL) for a, n in zip(free, points, strict=True)]
         *rows, column = block
-        panels = Axis(f"{column.name}o", -(-column.extent // panel) if panel else 1, BLOCK)
+        panels = Axis(f"{column.name}o", ceildiv(column.extent, panel) if panel else 1, BLOCK)
         inner = Axis(f"{column.name}i", panel, BLOCK) if panel else column
         order = [*rows[:-1], panels, *rows[-1:], inner]
 
@@ -213,7 +213,7 @@ def _groups(s: Situation) -> list[Value]:
     assert isinstance(block, tuple)
     free = tile_state(launch).free
     sizes = aligned([int(n) for n in block], len(free))
-    counts = [-(-launch.extent(a) // n) for a, n in zip(free, sizes, strict=True)]
+    counts = [ceildiv(launch.extent(a), n) for a, n in zip(free, sizes, strict=True)]
     narrow = len(counts) > 1 and counts[-2] > 1
     return [n for n in PANELS if n == 0 or (narrow and n < counts[-1])]
 
@@ -242,7 +242,7 @@ def _several(s: Situation) -> dict[int, int]:
     assert isinstance(block, tuple)
     free = tile_state(launch).free
     sizes = aligned([int(n) for n in block], len(free))
-    counts = [-(-launch.extent(a) // n) for a, n in zip(free, sizes, strict=True)]
+    counts = [ceildiv(launch.extent(a), n) for a, n in zip(free, sizes, strict=True)]
     return {n: count for n, count in enumerate(reversed(counts), 1) if count > 1 and n <= LASTS}
 
 

@@ -15,6 +15,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
+from dlc.ir.sizes import ceildiv
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
@@ -160,7 +161,7 @@ def _vectorize(reduce: tile.ReduceOp, size: int) -> None:
     """Takes the innermost axis of a reduce in runs, whose points are a register axis."""
     *outer, last = reduce.axes
     name = last.name_hint or "ki"
-    runs = Axis(name, -(-reduce.extent(last) // size), SERIAL)
+    runs = Axis(name, ceildiv(reduce.extent(last), size), SERIAL)
     point = Axis(f"{name.removesuffix('i')}v", size, REGISTER)
     kept = {a: keep(a, reduce) for a in outer}
 

@@ -101,7 +101,7 @@ def _add_apart(loops: Sequence[Loop], count: int) -> str:
     found = [
         (op, max(long, key=lambda a: a.index))
         for op in sums
-        if (long := [a for a in op.axes_of(SERIAL) if op.least(a) >= count])
+        if (long := [a for a in op.axes_of(SERIAL) if op.hint(a) >= count])
     ]
     if count < 2 or not found:
         raise Decline(f"no serial axis of a sum has {max(count, 2)} points")

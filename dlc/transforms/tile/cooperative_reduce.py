@@ -14,6 +14,7 @@ from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
 from dlc.text import counted
@@ -97,7 +98,7 @@ class CooperativeReducePass(SchedulingPass):
         parts: dict[BlockArgument, tuple[Axis, Axis]] = {}
         for row in free[-1:]:
             name = row.name_hint
-            blocks = -(-launch.extent(row) // rows)
+            blocks = ceildiv(launch.extent(row), rows)
             across = Axis(name if rows == 1 else f"b{name}", blocks, BLOCK)
             within = Axis(f"t{name}", rows, THREAD)
             dealt = [lane, within] if self.order == "rows" else [within, lane]
@@ -147,7 +148,7 @@ def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
     *outer, last = op.axes
     name = last.name_hint
     kept = {a: keep(a, op) for a in outer}
-    runs = Axis(f"{name}o", -(-op.extent(last) // (threads * vector)), SERIAL)
+    runs = Axis(f"{name}o", ceildiv(op.extent(last), threads * vector), SERIAL)
     point = Axis(f"{name}v", vector, REGISTER)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:

@@ -54,7 +54,7 @@ class MarkUnrollPass(SchedulingPass):
     def _fits(self, op: object) -> bool:
         if not isinstance(op, tile.ForOp | tile.ReduceOp) or not op.axes_of(SERIAL):
             return False
-        points = prod(op.extent(a) for a in op.axes_of(SERIAL))
+        points = prod(op.most(a) for a in op.axes_of(SERIAL))
         inner = any(isinstance(o, AxesOp | tile.StageOp | ChunkOp) for o in op.body.walk())
         assert self.limit is not None
         return points <= self.limit and not inner

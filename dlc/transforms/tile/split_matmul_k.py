@@ -121,6 +121,9 @@ class SplitMatmulKPass(SchedulingPass):
             raise Decline("one part is the whole reduce")
         in_turns = self.deal == "turns"
         split = split_of(_sole_reduce(kernel), self.splits, in_turns=in_turns)
+        if split.reduce.is_size(split.axis) and not in_turns:
+            message = f"runs of %{split.axis.name_hint} begin at multiples of what is no number"
+            raise OptionError("deal", message, "deal=turns takes any size")
         done = str(split)
         if self.combine == "atomic":
             if kernel.updated_refs:
@@ -156,7 +159,7 @@ def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:
     if any(op.ref in kernel.output_refs for op in loads):
         raise Decline("it reads what it stores")
     (reduce,) = reduces
-    if max(map(reduce.extent, reduce.axes_of(SERIAL)), default=0) < 2:
+    if max(map(reduce.most, reduce.axes_of(SERIAL)), default=0) < 2:
         raise Decline("its reduce has no serial axis of at least 2 points")
     return reduce
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -95,17 +94,21 @@ class KernelBuilder:
     def index_constant(self, value: int) -> SSAValue:
         return self.constant(IntegerAttr(value, IndexType()))
 
+    def index_of(self, expr: Expr | int) -> SSAValue:
+        """A value for an index expression over what is inserted, a constant if it is one."""
+        expr = Expr.of(expr)
+        if expr.is_constant:
+            return self.index_constant(expr.constant)
+        match expr.terms:
+            case ((SSAValue() as value, 1),) if not expr.constant:
+                return value
+            case _:
+                return self.insert(kernel.IndexOp(expr))
+
     @contextmanager
-    def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
-        """
-        Inserts a loop from 0 up to `extent`; what is inserted inside becomes its body. NeedsNumber
-        for a size.
-        """
-        bounds = (
-            self.index_constant(0),
-            self.index_constant(operator.index(extent)),
-            self.index_constant(1),
-        )
+    def loop(self, extent: Expr | int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
+        """Inserts a loop from 0 up to `extent`; what is inserted inside becomes its body."""
+        bounds = self.index_constant(0), self.index_of(extent), self.index_constant(1)
         with self.loop_between(bounds, name, unroll=unroll) as index:
             yield index
 

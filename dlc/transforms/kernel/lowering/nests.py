@@ -215,7 +215,7 @@ def _lower_for(to: RegisterLowering, op: tile.ForOp) -> None:
     unroll = "unroll" in op.attributes
     with ExitStack() as stack:
         for axis in op.axes_of(SERIAL):
-            loop = to.loop(op.extent(axis), axis.name_hint, unroll=unroll)
+            loop = to.loop(to.expr(op.count(axis)), axis.name_hint, unroll=unroll)
             to.scalars[axis] = stack.enter_context(loop)
         stack.enter_context(to.along_registers(op.axes_of(REGISTER)))
         _lower_ops(to, list(op.body.block.ops))

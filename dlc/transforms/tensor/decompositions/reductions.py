@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type
@@ -175,6 +176,13 @@ def _correction(c: Lowering) -> float:
     return float(c.number("correction", 1))
 
 
+def _degrees(count: Size | int, correction: float) -> Size | float:
+    """By what a sum of squares is divided, but for a size that is less than the correction."""
+    if isinstance(count, Size) and correction.is_integer():
+        return count - int(correction)
+    return max(index(count) - correction, 0.0)
+
+
 @lower(
     "var", "var.dim", "var.correction", "std", "std.dim", "std.correction",
     "var_mean", "var_mean.dim", "var_mean.correction",
@@ -183,10 +191,15 @@ def _correction(c: Lowering) -> float:
 def variance(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    degrees = max(index(count(value, axes)) - _correction(c), 0.0)
+    degrees = _degrees(count(value, axes), _correction(c))
     average, squares = moments(c, value, axes)
     root = c.op.overload.data.startswith("std")
-    spread = finish(c, squares, lambda x: s.sqrt(x / degrees) if root else x / degrees)
+
+    def mean(x: Scalar) -> Scalar:
+        by = x.of(degrees).maximum(0.0) if isinstance(degrees, Size) else degrees
+        return s.sqrt(x / by) if root else x / by
+
+    spread = finish(c, squares, mean)
     return [spread, *(finish(c, average, result=1) for _ in c.op.results[1:])]
 
 

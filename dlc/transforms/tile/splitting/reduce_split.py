@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument
@@ -12,6 +11,7 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
 from dlc.schedule.rows import split_axis
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 
@@ -29,7 +29,7 @@ class Split:
     @property
     def points(self) -> int:
         """The most points of a part."""
-        return ceil(self.reduce.extent(self.axis) / self.parts)
+        return ceildiv(self.reduce.extent(self.axis), self.parts)
 
     def __str__(self) -> str:
         return (
@@ -61,5 +61,5 @@ class Split:
 def split_of(reduce: tile.ReduceOp, parts: int, *, in_turns: bool = False) -> Split:
     """The split of a reduce's first serial axis with a point for each part, else the longest."""
     axes = reduce.axes_of(SERIAL)
-    axis = axes[split_axis([reduce.extent(a) for a in axes], parts)]
+    axis = axes[split_axis([reduce.hint(a) for a in axes], parts)]
     return Split(reduce, axis, parts, in_turns)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import LaunchOp
+from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import KernelSignature, around_kernels, kernels_in
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.ir.expr import Expr
@@ -69,7 +70,7 @@ def _store_parts(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> list[BlockArgu
     point = [Expr.of(a) for a in launch.axes]
     parts: list[BlockArgument] = []
     for result in reduce.results:
-        ref = refs.insert_arg(MemRefType(result.type, shape), len(refs.args))
+        ref = refs.insert_arg(memref_type(result.type, tuple(shape)), len(refs.args))
         ref.name_hint = f"{result.name_hint or 'r'}_parts"
         parts.append(ref)
     stores = [tile.StoreOp(r, p, point) for r, p in zip(reduce.results, parts, strict=True)]
