@@ -30,7 +30,10 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xdsl.ir import Dialect
+from xdsl.builder import Builder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, i64
+from xdsl.ir import Dialect, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
@@ -42,10 +45,11 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import ScanOpBase
-from dlc.dialects.size_index import extents_at
+from dlc.dialects.size_index import extents_at, size_expr
 from dlc.dialects.stored_parts import verify_reads_of_parts
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size
 
 
 @irdl_op_definition
@@ -147,6 +151,13 @@ class SelectOp(SelectOpBase):
     """`%v = loop.select %a where (condition, …) else %b : type`"""
 
     name = "loop.select"
+
+
+def size_as_float(builder: Builder, size: Size, at: Operation, type: AnyFloat) -> SSAValue:
+    """A size of the kernel that `at` stands in as a float, rounded once. Errors of `size_expr`."""
+    index = builder.insert(IndexOp(size_expr(size, at))).result
+    integer = builder.insert(arith.IndexCastOp(index, i64)).result
+    return builder.insert(arith.SIToFPOp(integer, type)).result
 
 
 Loop = Dialect(

@@ -54,6 +54,13 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make]] = {
     "norm": (normed, lambda n: (torch.randn(n, 96), torch.randn(96))),
     "linear": (layer, lambda n: (torch.randn(n, 80), torch.randn(48, 80), torch.randn(48))),
     "attention": (attention, lambda n: (torch.randn(n, 2, 24, 48),)),
+    "sum of rows": (lambda x: x.sum(0), lambda n: (torch.randn(n, 64),)),
+    "centered": (lambda x: (x - x.mean(0)) * x.shape[0], lambda n: (torch.randn(n, 24),)),
+    "sum of all": (lambda x: x.exp().sum(), lambda n: (torch.randn(n, 20),)),
+    "variance": (lambda x: x.var(0, correction=0), lambda n: (torch.randn(n, 40),)),
+    "softmax of columns": (lambda x: torch.softmax(x, 0), lambda n: (torch.randn(n, 40),)),
+    "softmax of all": (lambda x: torch.softmax(x, 0), lambda n: (torch.randn(n),)),
+    "largest": (lambda x: x.amax(0), lambda n: (torch.randn(n, 40),)),
     "flattened": (
         lambda x: torch.relu(x).flatten(0, 1).sum(1),
         lambda n: (torch.randn(n, 6, 20),),
@@ -125,7 +132,7 @@ def test_a_number_is_needed_for_each_size() -> None:
         Executor(kernels, get_backend("host"))
 
 
-@pytest.mark.parametrize("f", [lambda x: x.sum(0), lambda x: x.T * 2, lambda x: x @ x.T])
+@pytest.mark.parametrize("f", [lambda x: x.cumsum(0), lambda x: x.T * 2, lambda x: x @ x.T])
 def test_what_needs_a_number_says_where(f: Any) -> None:
     module = sized(f, (torch.randn(24, 16),), ({0: AUTO},)).module.clone()
     set_target(module, "sm_90", "f32")
@@ -133,7 +140,7 @@ def test_what_needs_a_number_says_where(f: Any) -> None:
         Stages(module).module("kernel")
 
 
-@pytest.mark.parametrize("name", ["pointwise", "norm", "linear"])
+@pytest.mark.parametrize("name", ["pointwise", "norm", "linear", "centered", "variance"])
 def test_a_program_compiles_its_kernels_once_for_all_sizes(
     name: str, tmp_path: pathlib.Path
 ) -> None:
@@ -154,12 +161,16 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
 
 
 def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
-    f = lambda x: x - x.mean(0)  # noqa: E731
+    f = lambda x: x.flip(0)  # noqa: E731
     x = torch.randn(24, 16)
     program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
     torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
-    why = "kernels are compiled for each size: pass lift-to-loops: its loop nest needs a number"
-    assert program.explain().startswith(f"{why} for x_0 ({__file__}:{f.__code__.co_firstlineno})")
+    why = (
+        "kernels are compiled for each size: pass decompose-torch: aten.flip.default needs a number"
+    )
+    assert program.explain().startswith(
+        f"{why} for x_0 - 1 ({__file__}:{f.__code__.co_firstlineno})"
+    )
 
 
 @pytest.mark.parametrize(

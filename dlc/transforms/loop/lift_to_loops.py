@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     TensorType,
     UnknownLoc,
-    i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -257,9 +256,9 @@ class _KernelBuilder:
         if not isinstance(op.result.type, Float32Type | Float64Type):
             raise NeedsNumber(op.size.data)
         self._name(op.size.data)
-        index = b.insert(loop.IndexOp(self._extent(op.size.data))).result
-        integer = b.insert(arith.IndexCastOp(index, i64)).result
-        return b.insert(arith.SIToFPOp(integer, op.result.type)).result
+        first = self.block.first_op
+        assert first is not None
+        return loop.size_as_float(b, op.size.data, first, op.result.type)
 
     def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
         shape = tensor_ir.shape_of(op.inputs[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
@@ -15,8 +14,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.access import IndexedOp
-from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
+from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp, size_as_float
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size
 from dlc.transforms.loop.fusion.hoisting import used_values
 from dlc.transforms.loop.fusion.inline import materialize
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
@@ -100,11 +100,12 @@ def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Moments | st
 
 
 def _sums_one(reduce: ReduceOp) -> bool:
-    """True if it is the sum of one f32 at all points, computed without another reduce."""
+    """True if it is the sum of one f32 at all of at least one, computed without another reduce."""
     return (
         reduce.adds_floats
         and isinstance(reduce.results[0].type, Float32Type)
         and len(reduce.results) == 1
+        and all(reduce.least(axis) > 0 for axis in reduce.axes)
         and not reduce.yielded.where
         and not any(op.regions for op in reduce.body.block.ops)
     )
@@ -140,7 +141,9 @@ def _pair(
 def _join(found: _Moments) -> None:
     """Puts one reduce in the place of the sum, and what is made of it in that of the squares."""
     total, squares = found.total, found.squares
-    points = float(prod(total.all_extents))
+    points = Size.of(1)
+    for extent in total.all_extents:
+        points *= extent
     pivot = _pivot(total)
     value, _ = one_body(total, squares, found.before)
     builder = Builder(InsertPoint.at_end(total.body.block))
@@ -154,7 +157,7 @@ def _join(found: _Moments) -> None:
     _, mean, spread, plain = reduce.results
     builder = Builder(InsertPoint.before(total))
     builder.insert(reduce)
-    n = _constant(builder, points, mean)
+    n = _number(builder, points, total, mean)
     whole = _whole(builder, n, pivot, mean, spread, plain)
     whole.name_hint = s.name_hint
     center = whole if found.center is s else found.center
@@ -208,6 +211,14 @@ def _pivot(total: ReduceOp) -> SSAValue:
     pivot = builder.insert(arith.SelectOp(usable, value, zero)).result
     pivot.name_hint = "pivot"
     return pivot
+
+
+def _number(builder: Builder, points: Size, at: ReduceOp, like: SSAValue) -> SSAValue:
+    """How many points there are as a float."""
+    assert isinstance(like.type, AnyFloat)
+    if points.number is not None:
+        return _constant(builder, points.number, like)
+    return size_as_float(builder, points, at, like.type)
 
 
 def _constant(builder: Builder, value: float, like: SSAValue) -> SSAValue:
