@@ -134,7 +134,8 @@ def kernel_sizes(kernel: Operation) -> list[SizeIndexOp]:
 def size_expr(size: Size | int, at: Operation) -> Expr:
     """
     A size as an index expression of the kernel that `at` stands in. NeedsNumber for a product of
-    sizes, for what is no quotient by a number, and where the kernel does not say what a name is.
+    sizes, for what is no quotient by a number, for the larger of two where the values of names do
+    not tell, and where the kernel does not say what a name is.
     """
     if isinstance(size, int):
         return Expr((), size)
@@ -150,6 +151,11 @@ def size_expr(size: Size | int, at: Operation) -> Expr:
                 part = size_expr(left, at) // right.constant
             case (Call("mod", left, right),) if (right.number or 0) > 0:
                 part = size_expr(left, at) % right.constant
+            case (Call("max" | "min" as function, left, right),):
+                ends = size_bounds(left - right, at)
+                if ends[0] < 0 < ends[1]:
+                    raise NeedsNumber(size)
+                part = size_expr(left if (ends[0] >= 0) == (function == "max") else right, at)
             case _:
                 raise NeedsNumber(size)
         total = total + part * coefficient

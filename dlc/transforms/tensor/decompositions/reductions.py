@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
-from dlc.ir.sizes import Size
+from dlc.ir.sizes import Size, apply
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type
@@ -177,9 +177,9 @@ def _correction(c: Lowering) -> float:
 
 
 def _degrees(count: Size | int, correction: float) -> Size | float:
-    """By what a sum of squares is divided, but for a size that is less than the correction."""
+    """By what a sum of squares is divided."""
     if isinstance(count, Size) and correction.is_integer():
-        return count - int(correction)
+        return apply("max", count - int(correction), Size())
     return max(index(count) - correction, 0.0)
 
 
@@ -194,12 +194,7 @@ def variance(c: Lowering) -> Lowered:
     degrees = _degrees(count(value, axes), _correction(c))
     average, squares = moments(c, value, axes)
     root = c.op.overload.data.startswith("std")
-
-    def mean(x: Scalar) -> Scalar:
-        by = x.of(degrees).maximum(0.0) if isinstance(degrees, Size) else degrees
-        return s.sqrt(x / by) if root else x / by
-
-    spread = finish(c, squares, mean)
+    spread = finish(c, squares, lambda x: s.sqrt(x / degrees) if root else x / degrees)
     return [spread, *(finish(c, average, result=1) for _ in c.op.results[1:])]
 
 
