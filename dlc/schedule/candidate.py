@@ -47,14 +47,16 @@ CHUNK_INSTRUCTIONS = 40
 """Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
 """Instructions of a thread for one copy of 16 bytes."""
+UNROLLED_ROUNDS = 8
+"""Most rounds of copies dealt to the threads that are written without a loop, and so are waited for
+together."""
 UNHIDDEN = 0.1
 """The share of shared memory's clocks that computing does not hide."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 SHARED_WAVEFRONTS = 2
-"""The same where each lane reads what its neighbour does: sixteen lanes at a time (measured for
-sm_86 and sm_90, forums.developer.nvidia.com/t/373160; said by NVIDIA of sm_70 and sm_75, /t/77228).
-Estimates of contractions leave it out."""
+"""The same where each lane reads what its neighbour does: sixteen lanes at a time
+(`dlc.analysis.kernel.banks`). Estimates of contractions leave it out."""
 DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 START = 2500
@@ -68,10 +70,14 @@ def filled(warps: float) -> float:
     return min(1.0, 0.55 + 0.15 * warps)
 
 
+def issuing(warps: float) -> float:
+    """The share of an SM's issue slots that so many warps can fill: each has one scheduler's."""
+    return min(1.0, warps / SCHEDULERS)
+
+
 def issued(warps: float) -> float:
-    """The share of an SM's issue slots that so many warps fill: each issues for one scheduler."""
-    each = warps / SCHEDULERS
-    return min(each, filled(each))
+    """The share of them that so many warps fill, some of which wait."""
+    return min(issuing(warps), filled(warps / SCHEDULERS))
 
 
 @dataclass(frozen=True)

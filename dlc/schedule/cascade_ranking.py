@@ -12,6 +12,7 @@ from dlc.dialects.tile import waves_of
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import (
     CHUNKS,
+    DEPTHS,
     MOST_ORDERED,
     SPLITS,
     THREAD_TILES,
@@ -51,10 +52,13 @@ def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
 def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
     yield from warp_tiles(problem, target)
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
-        tile = CascadeCandidate(problem, target, thread, threads, chunk)
-        rows_fit = tile.block[0] == 1 or problem.rows > 1
-        if chunk % threads[1] == 0 and rows_fit and tile.resident:
-            yield from _split(tile)
+        rows_fit = thread[0] * threads[0] == 1 or problem.rows > 1
+        if chunk % threads[1] or not rows_fit:
+            continue
+        for depth in DEPTHS if chunk < problem.keys else DEPTHS[:1]:
+            tile = CascadeCandidate(problem, target, thread, threads, chunk, depth=depth)
+            if tile.resident:
+                yield from _split(tile)
 
 
 def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:

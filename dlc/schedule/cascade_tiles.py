@@ -23,9 +23,11 @@ from dlc.schedule.candidate import (
     SHARED_WAVEFRONTS,
     START,
     UNHIDDEN,
+    UNROLLED_ROUNDS,
     VECTOR,
     WAVEFRONTS,
     issued,
+    issuing,
 )
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.endings import (
@@ -36,7 +38,7 @@ from dlc.schedule.endings import (
 )
 from dlc.schedule.occupancy import occupancy
 from dlc.schedule.tiling import rings
-from dlc.target import MAX_REGISTERS, Target
+from dlc.target import MAX_REGISTERS, WIDEST_ACCESS, Target
 
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
            (1, 32))  # fmt: skip
@@ -56,11 +58,15 @@ FACTOR = 20
 PHASES = 5
 """Barriers of a chunk, with what threads wait for at each."""
 PHASE_CLOCKS = 120
+PADDING = WIDEST_ACCESS
+"""Bytes by which the rows of a slab are padded, that threads read at once, against conflicts."""
+DEPTHS = (2, 1)
+"""Slots of the rings of keys and values; of one, chunks are not requested ahead."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Parts of the keys that blocks of their own fold."""
 WAVES = 4
 """Most waves of blocks that are tried where some blocks have more to do."""
-MOST_ORDERED = 12
+MOST_ORDERED = 24
 """Tilings, the fastest if all blocks had as much to do, of which orders of blocks are tried."""
 
 
@@ -79,9 +85,9 @@ class CascadeCandidate:
     """True if the last block of those that share rows folds their parts, and no second kernel."""
     waves: int = 0
     """In how many waves blocks run, those of the last rows first; 0 where all are as long."""
+    depth: int = 2
+    """Slots of the rings of keys and values; 1 if a chunk is copied when the last one is done."""
 
-    depth = 2
-    """Slots of the rings of keys and values."""
     mma: ClassVar[str] = ""
     """The shape of the products of matrices that warps compute; none if empty."""
     vector: ClassVar[int] = VECTOR
@@ -139,12 +145,19 @@ class CascadeCandidate:
         rows = self.block[0]
         return 4 * rows * (self.chunk + 2)
 
+    @property
+    def slots(self) -> int:
+        """Chunks for which there is room."""
+        return self.depth if self.chunks > 1 else 1
+
     @cached
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block: all slots, and room for padding."""
-        slots = self.depth if self.chunks > 1 else 1
-        size = self._copied_bytes * slots + self._row_bytes + self._computed_bytes
-        return size * 9 // 8
+        """Bytes of shared memory of a block: all slots, and the padding of rows along a score's
+        products and along keys."""
+        p, rows = self.problem, self.block[0]
+        keys = self.chunk * bool(p.key_bytes) + rows * bool(p.score_bytes)
+        size = self._copied_bytes * self.slots + self._row_bytes + self._computed_bytes
+        return size + PADDING * (keys * self.slots + rows * bool(p.row_bytes) + rows)
 
     @cached
     def registers(self) -> int:
@@ -204,12 +217,23 @@ class CascadeCandidate:
 
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
-        hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
-        alone, together = (
-            count * self.chunk_clocks / issued(count * self.thread_count / self.target.warp)
-            for count in (1, running)
-        )
-        return max(together, hidden, alone + PHASES * PHASE_CLOCKS)
+        hidden, waited = LATENCY, 0.0
+        if self.slots > 1:
+            hidden = LATENCY / (self.slots - 1)
+        elif self.chunks > 1:
+            waited = LATENCY * self._copied_in_turn
+        warps = self.thread_count / self.target.warp
+        alone = self.chunk_clocks / issuing(warps)
+        together = running * self.chunk_clocks / issued(running * warps)
+        return max(together, hidden, alone + PHASES * PHASE_CLOCKS + waited)
+
+    @property
+    def _copied_in_turn(self) -> int:
+        """Times that a thread waits for what it copies of a chunk without rings."""
+        p, each = self.problem, WIDEST_ACCESS * self.thread_count
+        rounds = [ceil(self.chunk * p.key_bytes / each)]
+        rounds.append(ceil(self.chunk * self.block[1] * p.column_bytes / each))
+        return max(sum(n for n in rounds if n > UNROLLED_ROUNDS), 1)
 
     @cached
     def l2_bytes(self) -> int:
@@ -305,9 +329,9 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
         f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
         *(["permute-register-tile"] if not best.mma else []),
-        *(rings(best.depth, best.target) if best.chunks > 1 else []),
+        *(rings(best.depth, best.target) if best.slots > 1 else []),
         "pad-smem",
-        *(["pipeline-k-outer"] if best.chunks > 1 else []),
+        *(["pipeline-k-outer"] if best.slots > 1 else []),
         f"mark-unroll{{limit={max(best.chunk, 64) // best.vector}}}",
     ]
     return ",".join(steps)

@@ -23,7 +23,7 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.block_order import MANY_BLOCKS, dealt_in_order, slowest
-from dlc.schedule.candidate import START, issued
+from dlc.schedule.candidate import START, issued, issuing
 from dlc.schedule.endings import LATENCY
 from dlc.schedule.occupancy import occupancy
 from dlc.target import REGISTER_STEP, SECTOR_BYTES, Target
@@ -140,7 +140,8 @@ class _Block:
             _tensor_clocks(counts, target),
         )
         waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
-        return _Block(busy, max(busy + waits, counts.overlapped * LATENCY))
+        alone = busy / issuing(warps) + waits
+        return _Block(busy, max(alone, counts.overlapped * LATENCY))
 
 
 def _clocks(block: _Block, share: int, held: int, warps: int) -> float:

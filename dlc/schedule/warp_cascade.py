@@ -53,8 +53,7 @@ class WarpCascade(CascadeCandidate):
     @cached
     def shared_bytes(self) -> int:
         """What is copied; the rest is in registers."""
-        slots = self.depth if self.chunks > 1 else 1
-        return (self._copied_bytes * slots + self._row_bytes) * 9 // 8
+        return (self._copied_bytes * self.slots + self._row_bytes) * 9 // 8
 
     @cached
     def registers(self) -> int:

@@ -190,9 +190,10 @@ class _Walk:
     def visit(self, block: Block, times: float, held: int, unrolled: bool) -> int:
         """Counts a body that runs so often; the words that are held in it at once at most."""
         most, fetched, requests = held, False, self.requests
+        freed = _freed(block)
         for op in block.ops:
             if isinstance(op, kernel.AllocLocalOp):
-                held += _words(memref_of(op.result))
+                held += _words(op)
             elif isinstance(op, scf.ForOp):
                 most = max(most, self._loop(op, times, held))
             elif isinstance(op, scf.IfOp | scf.WhileOp):
@@ -214,6 +215,7 @@ class _Walk:
                     fetched |= self._count(op, times)
                 self._share(op, before, held)
             most = max(most, held)
+            held -= freed.get(op, 0)
         if unrolled:  # what its iterations fetch is waited for together
             self.fetched |= fetched
         elif fetched or self.fetched:
@@ -350,11 +352,34 @@ class _Walk:
         return [size * place.evaluate(point) for point in points]
 
 
-def _words(type: MemRefType[Attribute]) -> int:
-    """Registers for a thread's own memory; an index is taken to have 32 bits."""
+def _freed(block: Block) -> dict[Operation, int]:
+    """The words of its own that a thread no longer holds behind an operation of a body."""
+    found: dict[Operation, int] = {}
+    own = [op for op in block.ops if isinstance(op, kernel.AllocLocalOp)]
+    order = {op: number for number, op in enumerate(block.ops)} if own else {}
+    for op in own:
+        users = (block.find_ancestor_op_in_block(use.operation) for use in op.result.uses)
+        last = max((user for user in users if user), key=order.__getitem__, default=op)
+        found[last] = found.get(last, 0) + _words(op)
+    return found
+
+
+def _words(op: kernel.AllocLocalOp) -> int:
+    """
+    Registers for a thread's own memory; an index is taken to have 32 bits. What is but a copy of
+    other such memory takes the registers of that.
+    """
+    stores = [use.operation for use in op.result.uses if isinstance(use.operation, kernel.StoreOp)]
+    if stores and all(_is_of_own_memory(store.value) for store in stores):
+        return 0
+    type = memref_of(op.result)
     element = type.element_type
     size = BANK_BYTES if isinstance(element, IndexType) else element_bytes(element)
     return -(-prod(shape_of(type)) * size // BANK_BYTES)
+
+
+def _is_of_own_memory(value: SSAValue) -> bool:
+    return isinstance(value.owner, kernel.LoadOp) and is_local(value.owner.ref)
 
 
 def _in_lane(lane: int) -> Callable[[SSAValue], int | None]:

@@ -15,14 +15,14 @@ from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
+from dlc.schedule.candidate import UNROLLED_ROUNDS
 from dlc.target import WARPGROUP, Target
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
 from dlc.transforms.kernel.lowering.turns import Turns
 
-UNROLLED_ROUNDS = 8
-"""Most rounds of copies dealt to the threads that are written without a loop."""
 COMPUTED_ROUNDS = 16
-"""Most rounds of computing dealt to the threads that are: addresses are more beside it."""
+"""Most rounds of computing dealt to the threads that are written without a loop, as
+`UNROLLED_ROUNDS` of copies: addresses are more beside it."""
 
 
 @dataclass(frozen=True)
