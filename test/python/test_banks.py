@@ -66,6 +66,18 @@ def test_known_patterns(name: str, width: int, word, expected: int) -> None:
     assert ways([a + 128 * 7 + 64 for a in lanes], width) == expected  # banks turn, no more
 
 
+def test_neighbours_with_one_address_are_served_16_lanes_at_a_time() -> None:
+    one_row_each = [4 * 68 * (t // 2) for t in LANES]
+    assert wavefronts(one_row_each, F4) == 2
+    assert wavefronts([4 * 68 * (t // 4 * 2 + t % 2) for t in LANES], F4) == 2  # lanes n and n ^ 2
+    assert wavefronts([4 * 68 * (t // 8 * 4 + t % 4) for t in LANES], F4) == 4  # n and n ^ 4
+    assert wavefronts([16 * (t % 8) for t in LANES], F4) == 4
+    assert wavefronts([4 * 64 * (t // 16) for t in LANES], F4) == 2
+    assert wavefronts([4 * 64 * (t // 8) for t in LANES], F4) == 4  # two rows in the same banks
+    assert wavefronts([None, *one_row_each[1:]], F4) == 2
+    assert wavefronts([8 * (t // 2) for t in LANES], 8) == 2  # not measured: as others
+
+
 def test_lanes_that_take_no_part() -> None:
     assert wavefronts([None] * 32, 4) == 0
     assert wavefronts([128 * t if t < 3 else None for t in LANES], 4) == 3

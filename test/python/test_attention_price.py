@@ -1,0 +1,47 @@
+"""What a tiling of attention is estimated to take, against what is counted in its Kernel IR."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from test_fusion import loops, run
+
+from dlc.backend.kernel_program import isolated
+from dlc.schedule.cascade_problem import tiled_cascade
+from dlc.schedule.cascade_ranking import ranked_cascades
+from dlc.schedule.heuristics import ranked_schedules
+from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.tuning.candidate_program import Subject
+
+attention = torch.nn.functional.scaled_dot_product_attention
+MOST = 3
+"""Tilings that are lowered."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "width", "is_causal"),
+    [(512, 64, False), (512, 64, True), (512, 128, True), (2048, 64, False), (2048, 64, True)],
+)
+def test_the_price_is_what_is_counted(keys: int, width: int, is_causal: bool) -> None:
+    """A tiling's time is that of the kernel that it is lowered to, within 6 %; so is its room."""
+    shape = (1, 32, keys, width)
+    module = loops(partial(attention, is_causal=is_causal), shape, shape, shape)
+    run(module, "fuse-loops")
+    compared = 0
+    for name, alone in isolated(module):
+        subject = Subject(alone, name)
+        cascade, target = tiled_cascade(subject.kernel), subject.target
+        if cascade is None or not cascade.problem.width:
+            continue
+        tilings = ranked_cascades(cascade.problem, target)[:MOST]
+        schedules = ranked_schedules(subject.kernel, target, MOST)
+        for tiling, schedule in zip(tilings, schedules, strict=True):
+            if tiling.splits > 1:
+                continue
+            compared += 1
+            (func,) = subject.funcs(schedule)
+            counted = scheduled_seconds(func, target) - target.launch_seconds
+            assert tiling.seconds == pytest.approx(counted, rel=0.06), schedule
+    assert compared
