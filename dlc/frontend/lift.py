@@ -8,32 +8,26 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import chain, count
+from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.function_module import held_by
 from dlc.frontend.hidden_state import places_of
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
-    attribute,
     load,
     names_in,
     place_at,
     rename,
 )
 from dlc.frontend.process_state import ProcessState
-from dlc.frontend.random import RandomTensors, storage_key, tensors_in
-from dlc.frontend.script_functions import ScriptFunctions
-from dlc.frontend.script_objects import ScriptObjects
-from dlc.frontend.script_runs import UNSEEN, ScriptRuns
-from dlc.frontend.script_sizes import ScriptSizes
+from dlc.frontend.program_values import SELF, ProgramValues, has_tensor, is_module, owner_of
+from dlc.frontend.random import storage_key, tensors_in
+from dlc.frontend.script_runs import UNSEEN
 from dlc.frontend.source import ImportFailure
 
 PART_OF_CREATION = frozenset(
@@ -52,9 +46,6 @@ OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
-SELF = "_program"
-KEPT = "_input_"
-"""What begins the name of an input's second variable, for when the program assigns its first."""
 
 
 GIVEN = (
@@ -68,41 +59,11 @@ KEPT_NUMBERS = (
 
 
 @dataclass
-class Lifter:
+class Lifter(ProgramValues):
     """
-    Takes expressions apart whose names are in `scope`. Random tensors become inputs of a module;
-    modules, parameters and other tensors its attributes; what is known beforehand is computed once,
+    Takes expressions apart whose names are in `scope`: what is known beforehand is computed once,
     now, and the rest is code for the module's forward, with the line numbers of the text.
     """
-
-    filename: str
-    tree: ast.Module
-    scope: dict[str, Any]
-    random: RandomTensors
-    sizes: ScriptSizes
-    inputs: dict[str, Any] = field(default_factory=dict)
-    examples: dict[str, Any] = field(default_factory=dict)
-    """What the text has of each input: the tensor that may require a gradient."""
-    held: dict[str, Any] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)
-    """The known values that are neither, by the names that the code uses for them."""
-    computed: set[str] = field(default_factory=set)
-    """The variables that the program has computed where the lifter stands."""
-    assigned: set[str] = field(default_factory=set)
-    """All variables that the program has assigned so far."""
-    kept: set[str] = field(default_factory=set)
-    """The inputs that are used after the program has assigned their variables."""
-    inline: Callable[[ast.Call], ast.Name | None] | None = None
-    """Makes the statements of a call the program's; gives the variable that has what it returns."""
-    functions: ScriptFunctions = field(init=False)
-    """Makes functions of the script that read its tensors the program's."""
-    objects: ScriptObjects = field(init=False)
-    """Makes objects of the script the program's."""
-
-    @cached_property
-    def runs(self) -> ScriptRuns:
-        """What the text computes and reads when pieces of it run."""
-        return ScriptRuns(self.filename, self.random)
 
     @cached_property
     def process(self) -> ProcessState:
@@ -117,11 +78,6 @@ class Lifter:
     def places_of(self, values: Iterable[Any]) -> list[Callable[[], Hashable]]:
         """What tells whether something goes on in some values, or in the process."""
         return places_of(values, self.process.states(self.scope).values())
-
-    @cached_property
-    def reserved(self) -> set[str]:
-        """The names in the text, which inputs without a name of their own do not get."""
-        return names_in(self.tree)
 
     def refuse(self, expression: ast.expr, part: Part) -> None:
         place = place_at(self.filename, expression)
@@ -192,7 +148,7 @@ class Lifter:
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             _, base = children["value"]
             part.fresh = part.fresh and base.fresh
-            part.inside_module, part.base = _is_module(base.value), base.value
+            part.inside_module, part.base = is_module(base.value), base.value
             of_input = isinstance(node, ast.Subscript) or self.is_input(base.value)
             self.sizes.note(node, part, parts, base.name if of_input else "")
             layout = not isinstance(node, ast.Attribute) or node.attr in PART_OF_CREATION
@@ -282,7 +238,7 @@ class Lifter:
                 return isinstance(node, ast.Attribute) or base.fresh
             case ast.Call():
                 _, callee = children["func"]
-                owner = _owner(callee.value)
+                owner = owner_of(callee.value)
                 if isinstance(callee.value, torch.nn.Module):
                     return False
                 name = getattr(callee.value, "__name__", "")
@@ -311,7 +267,7 @@ class Lifter:
         computed = names & self.computed
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
         is_own, is_changing = self.objects.is_own, self.objects.is_changing
-        held = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v)}
+        held = {n: v for n, v in known.items() if is_module(v) or has_tensor(v)}
         found = held | {n: v for n, v in known.items() if is_own(v)}
         # An iterator that the program does not have yet goes on here and now, as in a call.
         later = isinstance(node, ast.GeneratorExp) and bool(found)
@@ -352,27 +308,6 @@ class Lifter:
             rename(node, name, self.constant(value, node).id)
         return node
 
-    def is_input(self, value: Any) -> bool:
-        """True if a value holds random numbers and is no parameter."""
-        return self.random.holds(value) and not isinstance(value, torch.nn.Parameter)
-
-    def is_data(self, value: Any) -> bool:
-        """True if a value holds random numbers, or is an object that does."""
-        return self.is_input(value) or self.objects.holds_random(value)
-
-    def is_constant(self, part: Part) -> bool:
-        """True if neither random tensors nor modules go into a part."""
-        if not part.known:
-            return part.now is not None
-        if part.sized:
-            return False
-        owner = _owner(part.value)
-        if self.functions.reads_data(part.value):
-            return False
-        held = any(_is_module(v) or isinstance(v, torch.nn.Parameter) for v in (part.value, owner))
-        random = part.fresh or self.is_data(part.value) or self.is_data(owner)
-        return not held and not random
-
     def evaluate(
         self, node: ast.expr, code: ast.expr, build: Callable[[], ast.expr] | None
     ) -> Part:
@@ -381,18 +316,10 @@ class Lifter:
         with self.runs.noting(node):
             # A lambda looks at the script's variables as they are when it is called.
             value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
-        fresh = self.random.holds(value) or self.random.holds(_owner(value))
+        fresh = self.random.holds(value) or self.random.holds(owner_of(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)
         return Part(self.constant(value, node), True, value, fresh, build=build)
-
-    def constant(self, value: Any, node: ast.expr) -> ast.Name:
-        """A name for a value whatever becomes of the text's variables, in place of `node`."""
-        name = next((n for n, v in self.values.items() if v is value), None)
-        if name is None:
-            name = f"_value_{len(self.values)}"
-            self.values[name] = value
-        return ast.copy_location(load(name), node)
 
     def rebuild(
         self, node: ast.expr, children: dict[str, Any], code: Callable[[Part], ast.expr]
@@ -420,95 +347,6 @@ class Lifter:
         }
         return ast.copy_location(type(node)(**fields), node)
 
-    def use(self, part: Part) -> ast.expr:
-        """The code of a part within the program: inputs by name, what is held as an attribute."""
-        value = part.value
-        if not part.known:
-            return part.code
-        if part.sized:
-            return self.sizes.code(part)
-        self.sizes.check_function(value, part.code)
-        if part.inside_module and part.build is not None:
-            return part.build()
-        if self.objects.is_own(value):
-            if part.build is not None and self.objects.is_own(part.base):
-                return part.build()
-            if (name := self.name_of(value)) is None or name not in self.computed:
-                self.objects.bring(value, part.code)
-                name = self.name_of(value)
-            assert name is not None
-            return ast.copy_location(load(name), part.code)
-        if isinstance(value, FunctionType):
-            if (defined := self.defined(value)) is not None:
-                return ast.copy_location(defined, part.code)
-            for name, (free, _) in held_by(value).items():
-                self.hold(free, name)
-            return part.code
-        if _is_module(value) or isinstance(value, torch.nn.Parameter):
-            return attribute(SELF, self.hold(value, part.name))
-        if self.random.holds(value):
-            return ast.copy_location(load(self.input(value, part.name)), part.code)
-        if isinstance(value, torch.Tensor):
-            return attribute(SELF, self.hold(value, part.name))
-        owner = _owner(value)
-        if part.build is not None and isinstance(owner, (torch.nn.Module, torch.Tensor)):
-            return part.build()
-        if isinstance(owner, torch.Tensor) and self.is_input(owner):
-            made = attribute(self.input(owner, self.name_of(owner)), value.__name__)
-            return ast.copy_location(made, part.code)
-        if isinstance(value, partial) and self.is_input([value.args, value.keywords]):
-            return self._partial(value, part.code)
-        return part.code
-
-    def _partial(self, value: partial[Any], at: ast.expr) -> ast.expr:
-        """The code of a partial function of inputs."""
-
-        def use(inner: Any) -> ast.expr:
-            return self.use(Part(self.constant(inner, at), True, inner, name=self.name_of(inner)))
-
-        args = [use(inner) for inner in (value.func, *value.args)]
-        named = [ast.keyword(name, use(inner)) for name, inner in value.keywords.items()]
-        return ast.copy_location(ast.Call(self.constant(partial, at), args, named), at)
-
-    def defined(self, function: object) -> ast.Name | None:
-        """A function's name in the program, if it is one that reads the script's tensors."""
-        if self.inline is None or not isinstance(function, FunctionType):
-            return None
-        return self.functions.defined(function)
-
-    def hold(self, value: Any, name: str | None) -> str:
-        """The attribute of the program that is `value`."""
-        known = next((n for n, v in self.held.items() if v is value), None)
-        if known is None:
-            known = self.unused(name or type(value).__name__.lower(), avoid=dir(torch.nn.Module))
-            self.held[known] = value
-        return known
-
-    def input(self, value: Any, name: str | None) -> str:
-        """The name in the program of the input that `value` is the example of."""
-        known = next((n for n, v in self.examples.items() if v is value), None)
-        if known is None:
-            if name is not None:
-                known = self.unused(name, avoid=self.assigned)
-            else:
-                known = self.unused(*"xyzuvwabc", avoid=self.reserved)
-            self.examples[known] = value
-            self.inputs[known] = _without_grad(value)
-        if known in self.computed:
-            self.kept.add(known)
-            return KEPT + known
-        return known
-
-    def name_of(self, value: object) -> str | None:
-        """The variable of the script that has a value."""
-        return next((name for name, known in self.scope.items() if known is value), None)
-
-    def unused(self, *names: str, avoid: Iterable[str] = ()) -> str:
-        """The first of some names, or else the first one with a number, that is not in use."""
-        taken = {*self.inputs, *self.held, *avoid}
-        numbered = (n for i in count(2) if (n := f"{names[0]}{i}") not in self.reserved)
-        return next(name for name in chain(names, numbered) if name not in taken)
-
 
 def _parts(child: Any) -> list[Part]:
     match child:
@@ -517,27 +355,6 @@ def _parts(child: Any) -> list[Part]:
         case (_, Part() as part):
             return [part]
     return []
-
-
-def has_tensor(value: object) -> bool:
-    """True if a value is a tensor, or a container with one."""
-    return next(tensors_in(value), None) is not None
-
-
-def _is_module(value: object) -> bool:
-    return isinstance(value, torch.nn.Module)
-
-
-def _owner(value: object) -> object:
-    """The object that a bound method belongs to, else None."""
-    return getattr(value, "__self__", None) if callable(value) else None
-
-
-def _without_grad(value: Any) -> Any:
-    def detached(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach() if tensor.requires_grad else tensor
-
-    return tree_map_only(torch.Tensor, detached, value)
 
 
 def _parameter_names(callee: Part) -> list[str]:

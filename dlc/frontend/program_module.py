@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import torch
 
 from dlc.frontend.kept_inputs import check_inputs_alone
-from dlc.frontend.lift import KEPT, SELF, Lifter
+from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, attribute, load
+from dlc.frontend.program_values import KEPT, SELF
 from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
 

@@ -12,8 +12,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.lift import Lifter
 from dlc.frontend.program_module import Program, program_module
+from dlc.frontend.program_values import has_tensor
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.statements import Statements
 

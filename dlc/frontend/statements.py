@@ -26,10 +26,11 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.insides import CONTAINERS
-from dlc.frontend.lift import KEPT_NUMBERS, Lifter, has_tensor
+from dlc.frontend.lift import KEPT_NUMBERS, Lifter
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
 from dlc.frontend.printed import described, is_description
+from dlc.frontend.program_values import has_tensor
 from dlc.frontend.program_variables import LATE, ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
@@ -44,6 +45,7 @@ from dlc.frontend.variables import (
     is_name,
     is_stored,
     loaded,
+    one_by_one,
     root_of,
     tuple_of,
 )
@@ -114,6 +116,12 @@ class Statements:
                 self._assign(node, [target], value)
             case ast.Expr():
                 self._expression(node, last)
+            case ast.Assign() if single := one_by_one(node, self.seen):
+                count = len(self.results)
+                for one in single:
+                    self._statement(one, False)
+                if len(self.results) > count:
+                    self._has_computed(loaded(node.targets[0]))
             case ast.Assign(targets=targets, value=value):
                 self._assign(node, targets, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):

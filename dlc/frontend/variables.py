@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Collection
 from typing import TypeGuard
 
 from dlc.frontend.parts import names_in
@@ -69,6 +70,23 @@ def bound_by(target: ast.expr) -> set[str]:
 def is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
     """True where a variable is bound."""
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def one_by_one(node: ast.Assign, seen: Collection[str]) -> list[ast.stmt]:
+    """
+    The assignments that `x, y = a, b` stands for, where that makes no difference; else none.
+    Functions may look at the variables in `seen`.
+    """
+    match node:
+        case ast.Assign(targets=[ast.Tuple(targets)], value=ast.Tuple(values)):
+            starred = any(isinstance(e, ast.Starred) for e in (*targets, *values))
+            bound = {name for target in targets for name in bound_by(target)}
+            plain = all(isinstance(e, ast.Name | ast.Tuple) for e in targets)
+            if plain and not starred and len(targets) == len(values):
+                if bound.isdisjoint(names_in(node.value) | {*seen}):
+                    both = zip(targets, values, strict=True)
+                    return [ast.copy_location(ast.Assign([t], v), node) for t, v in both]
+    return []
 
 
 def loaded(target: ast.expr) -> ast.expr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -107,6 +108,63 @@ try:;    {x} = torch.randn(4, 4);    {o}.add({x});except ValueError:;    pass
 for j in range(2):;    {x} = torch.rand(4, 4);    {x}.mul_(2);    {o}.put({x})
 for j in range(2):;    {o}.t = torch.rand(4, 4) | {o} = Sum(torch.randn(4, 4)) | {x} = next(made(1))
 """
+STATE = """
+import collections, functools, io, itertools
+import random as dice
+draws, bits, ring = dice.Random(3), np.random.default_rng(3), itertools.cycle([1, 2, 3])
+words, memory, queue = io.StringIO('1 2 3 5 8 ' * 9), bytearray(b'abc'), collections.deque([1, 2])
+math.turns, nn.Linear.turns, torch.turns, seen = 0, 0, [0], {'n': 0}
+@functools.lru_cache
+def half(n):
+    return n * 0.5
+def counter(n):
+    def step(k=1):
+        nonlocal n
+        n += k
+        return n
+    return step
+step = counter(1)
+def counted():
+    for n in range(1, 99):
+        yield n
+steps = counted()
+def scaled(t):
+    math.turns += 1
+    return t * math.turns
+def tallied(t):
+    seen['n'] += 1
+    return t + seen['n']
+def spun(t):
+    return t * next(ring) + draws.random()
+def turned(t, q):
+    q.rotate(1)
+    return t * q[0]
+"""
+"""What has a state that no attribute of a variable says, and functions in which it goes on."""
+HIDDEN = """
+{x} = {a} * draws.random() | {x} = {a} + bits.normal() | {x} = {a} * next(ring)
+{x} = {a} * float(words.read(2)) | {x} = {a} + next(steps) | {x} = {a} * step() | step({i})
+memory[{i} % 3] += 1;{x} = {a} * memory[0] | queue.append({n});{x} = {a} * queue[-1] + len(queue)
+{x} = {a} * half({i}) | {x} = {a} + half.cache_info().misses | half({i});{x} = {a} * {n}
+math.turns += 1;{x} = {a} * math.turns | nn.Linear.turns += {i} | {x} = {a} * nn.Linear.turns
+torch.turns[0] += 1 | {x} = {a} + torch.turns[0] | {x} = scaled({a}) | {x} = tallied({a})
+{x} = spun({a}) + {b} | {x} = turned({a}, queue) | seen['n'] += {i};{x} = {a} * seen['n']
+for j in range(2):;    {x} = {a} * draws.random() + next(ring)
+for j in range(2):;    math.turns += 1;    {x} = {a} * math.turns
+for j in range(2):;    {x} = spun({a}) | for j in range(2):;    {x} = tallied(scaled({a}))
+for j in range(2):;    half(j);    {x} = {a} + half.cache_info().hits
+for j in range(2):;    {x} = turned({a}, queue) * step() | {x} = sum(spun({a}) for j in range(2))
+for j in range(2):;    {x} = torch.empty(4, 4).fill_(1.5) * step() + {a}
+for j in range(2):;    {x} = torch.zeros(4, 4).uniform_(1, 1) * next(ring)
+for j in range(2):;    {x} = torch.zeros(4, 4).uniform_(1, 1) * draws.random()
+for j in range(2):;    nn.Linear.turns += 1;    {x} = torch.zeros(4, 4).uniform_(1, 1) * j
+{x} = [{a} * next(ring) for j in range(2)][{i} % 2] | {x} = (lambda t: t * step())({a})
+if next(ring) > 1:;    {x} = {a} * 2;else:;    {x} = {a} * 3 | assert step() > 0
+try:;    {x} = {a} * next(steps);except StopIteration:;    {x} = {a}
+while draws.random() < 0.5:;    math.turns += 1 | print(next(ring), {a}.sum())
+l = [{a}, step()];{x} = l[0] * l[1] | words.seek(0) | {x} = {a} * (words.tell() + 1)
+g = torch.Generator().manual_seed(3);{x} = {a} + torch.ones(4, 4) * draws.randint(1, 3)
+"""
 CONSTANT = "torch.ones(4, 4) * {n} | torch.eye(4) - {i}"
 MADE = """
 torch.randn(4, 4) | torch.rand(4, 4) - 0.5 | torch.randn(4, 4).t() | torch.randn(1, 4).expand(4, 4)
@@ -138,7 +196,7 @@ def random_script(rng: random.Random) -> str:
     """The text of a script."""
     script = _Script(rng)
     text = "\n".join(script.text()) + "\n"
-    return PREAMBLE + (CLASSES if script.objects else "") + text
+    return PREAMBLE + script.made_before() + text
 
 
 def complaint(text: str) -> str:
@@ -204,7 +262,7 @@ def shrunk(text: str, fails: Callable[[str], bool]) -> str:
 
 
 def _run(text: str, seed: int) -> Any:
-    scope: dict[str, Any] = {"torch": torch, "nn": torch.nn, "__name__": "__main__"}
+    scope: dict[str, Any] = {"torch": torch, "nn": torch.nn, "math": math, "__name__": "__main__"}
     torch.manual_seed(seed)
     with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         exec(text, scope)
@@ -224,8 +282,15 @@ class _Script:
         """
         self.objects: list[str] = ["o1", "o2"] if rng.random() < 0.6 else []
         """The names of objects, which are there from the first statement on."""
+        self.hides = rng.random() < 0.4
+        """True if there is what has a hidden state."""
         self.draws = True
         """False in loops and functions of tensors, where the program itself draws when it runs."""
+
+    def made_before(self) -> str:
+        """The classes and the values that the statements use."""
+        classes = CLASSES if self.objects or self.hides else ""
+        return classes + (STATE if self.hides else "")
 
     def text(self) -> list[str]:
         lines: list[str] = []
@@ -295,6 +360,8 @@ class _Script:
     ) -> list[str]:
         rng = self.rng
         draw = rng.random()
+        if tensors and self.hides and depth == 0 and rng.random() < 0.4:
+            return self.act(HIDDEN, "o1", tensors, numbers)
         if tensors and self.objects and depth == 0 and rng.random() < 0.5:
             templates = DRAWN if rng.random() < 0.15 else ACTS
             return self.act(templates, rng.choice(self.objects), tensors, numbers)
