@@ -26,6 +26,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.insides import CONTAINERS
+from dlc.frontend.left_out import acting
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
@@ -137,7 +138,7 @@ class Statements:
                     self.lifter.computed.discard(name)
                     self.lifter.scope.pop(name, None)
             case ast.Assert() if self.variables.computes(node):
-                pass
+                self._leave_out(node)
             case ast.Return(value=value):
                 if last and value is not None:
                     self._end(value, returned=True)
@@ -170,7 +171,9 @@ class Statements:
             if last and (shown := self._shown(value.args)):
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
                 self.is_doubtful = True
-            elif not self.variables.computes(value):
+            elif self.variables.computes(value):
+                self._leave_out(node)
+            else:
                 self._run(node)
         elif last:
             self._bring_changed(value)
@@ -182,6 +185,11 @@ class Statements:
                 self._run(ast.copy_location(ast.Expr(part.now), node))
             elif not part.known:
                 self._keep(ast.Expr(part.code), node)
+
+    def _leave_out(self, node: ast.stmt) -> None:
+        """Leaves printing or an assertion out of the program, but not what goes on in it."""
+        for call in acting(node, self.lifter):
+            self._statement(ast.copy_location(ast.Expr(call), node), False)
 
     def _shown(self, printed: Sequence[ast.expr]) -> list[ast.expr]:
         """What the program computes of what is printed at its end."""

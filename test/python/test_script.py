@@ -251,6 +251,11 @@ SCRIPTS = {
         "r = x * c - y * d",
         ["x"],
     ),
+    "tuples": (
+        "n = 2\ndef f():\n    return n\nn, m = 3, f()\nx, c = torch.randn(4), torch.ones(4)\n"
+        "(y, z), u = (x * c, 2), torch.rand(4)\nx, y = y, x\nr = x * m + y * z * n + u",
+        ["x", "u"],
+    ),
     "a function under no_grad": (
         "@torch.no_grad()\ndef main():\n    x = torch.randn(4)\n    return x * 2\nr = main()",
         ["x"],

@@ -121,6 +121,43 @@ def test_the_process_is_what_it_is_for_the_script(
     torch.testing.assert_close(found, scope["result"])
 
 
+MADE = (
+    "import itertools\nring = itertools.cycle([1., 2., 3.])\nclass Sum:\n"
+    "    def __init__(self):\n        self.t, self.n = torch.zeros(4), 0\n"
+    "    def add(self, x):\n        self.t = self.t + x\n        self.n += 1\n"
+    "        return self.t\no = Sum()\ndef counter():\n    n = 0\n    def step():\n"
+    "        nonlocal n\n        n += 1\n        return n\n    return step\n"
+    "step = counter()\ndef scaled(x):\n    return x * next(ring)\nx = torch.randn(4)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print(next(ring), x.sum())\nr = x * next(ring)",
+        "print(f'{o.add(x).sum():.3f}')\nr = x * o.n + o.t",
+        "assert o.add(x).shape[0] == 4 and next(ring)\nr = o.t * next(ring)",
+        "print(x.sum(), step())\nr = x * step()",
+        "print([next(ring) for _ in range(2)], float(x[0]))\nr = x * next(ring)",
+        "print(float(x.sum()), len(o.t), o.n)\nr = x * 2",
+        "print(scaled(x).sum(), (lambda: next(ring)))\nr = x * next(ring)",
+        "y = o.add(x)\nprint(f'{o.t.sum().item():.2f}', max(o.t.tolist()))\nr = y * 2",
+    ],
+)
+def test_what_goes_on_in_printing_goes_on(text: str) -> None:
+    """Printing and assertions are left out of a program, but not what they change."""
+    module, args = capture_text(MADE + text)
+    scope: dict[str, Any] = {"torch": torch, "__name__": "__main__"}
+    torch.manual_seed(0)
+    with redirect_stdout(StringIO()):
+        exec(MADE + text, scope)
+    program = import_program(module, args)
+    bound = program.bind(args)
+    torch.testing.assert_close(
+        program.unflatten(evaluate(program.module, bound), bound), scope["r"]
+    )
+
+
 def test_a_program_may_set_what_stays() -> None:
     text = (
         "def f(x):\n    torch.set_num_threads(1)\n    torch.set_grad_enabled(False)\n"

@@ -26,9 +26,12 @@ from dlc.frontend.torch_export import export
 SEEDS = (0, 1)
 REFUSED = (
     "a statement changes ", "the program changes ", "what is computed here ", " keeps '",
-    " computes of tensors that it makes at random is not seen",
+    " computes of tensors that it makes at random is not seen", "unsupported format string",
 )  # fmt: skip
-"""What is said of scripts that are right and refused: a late change, or one of what is shared."""
+"""
+What is said of scripts that are right and refused: a late change, or one of what is shared, and
+printing of numbers in a loop.
+"""
 PREAMBLE = """\
 lin = nn.Linear(4, 4)
 with torch.no_grad():
