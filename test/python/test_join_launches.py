@@ -86,3 +86,17 @@ def test_products_of_several_widths(case: Siblings, target: str) -> None:
     assert {v.answer for v in check_module(module, blocks=24)} == {"clean"}
     text = text_of(module)
     assert text_of(Parser(compiler_context(), text).parse_module()) == text
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_sums_of_parts_of_products_in_one_launch(target: str) -> None:
+    """Of products that are split and run in one launch, the sums of their parts do, too."""
+    case = Siblings(64, 2048, (512, 64, 60))
+    arguments = case.arguments()
+    module = compiled(products, arguments, target)
+    _, sums = launches(module)
+    assert "_combine_beside_" in sums
+    found = Executor(module, get_backend("host"))(arguments)
+    for one, other in zip(found, products(*(x.double() for x in arguments)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one).double(), other, rtol=1e-5, atol=1e-5)
+    assert {v.answer for v in check_module(module, blocks=24)} == {"clean"}

@@ -1,4 +1,4 @@
-"""Launches that read the same become one."""
+"""Launches that read the same, or what one launch gives, become one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from dlc.transforms.kernel.joining.siblings import Siblings
 @dataclass(frozen=True)
 class JoinLaunchesPass(ModulePass):
     """
-    Launches that share an input and do not need each other become one launch, whose blocks are
-    dealt over what they do: the products for queries, keys and values, each with its epilogue.
+    Launches that share an input, or read what one launch gives, and do not need each other become
+    one launch, whose blocks are dealt over what they do: the products for queries, keys and values,
+    each with its epilogue, and then the sums of their parts, if they are split.
 
     *Legal when* all that a later one reads is there where the first one runs, and what it updates
     in place is not read between. A block with fewer threads than others leaves the rest idle.
@@ -60,8 +61,8 @@ class JoinLaunchesPass(ModulePass):
         joining = _Joining(op, target_of(op))
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             for block in flow.blocks_of(function.body.block):
-                for group in list(Siblings(block).groups()):
-                    joining.join(group)
+                while sum(joining.join(group) for group in list(Siblings(block).groups())):
+                    pass  # what reads the results of one launch now may have read those of several
         joining.erase_unused()
 
 
@@ -77,7 +78,7 @@ class _Joining:
     joined: dict[kernel.FuncOp, None] = field(default_factory=dict)
     """The kernels that stand in others."""
 
-    def join(self, group: Sequence[kernel.LaunchOp]) -> None:
+    def join(self, group: Sequence[kernel.LaunchOp]) -> bool:
         """Puts one launch in the place of several, if that pays."""
         funcs = [op.callee for op in group if op.callee is not None]
         inputs = Inputs.of(group)
@@ -86,7 +87,7 @@ class _Joining:
             self.made[key] = self._build(funcs, inputs)
         new = self.made[key]
         if new is None:
-            return
+            return False
         given = [group[number].inputs[slot] for number, slot in inputs.firsts]
         results = [value for op in group for value in op.outputs]
         launch = kernel.LaunchOp(new.name_, given, [value.type for value in results])
@@ -101,6 +102,7 @@ class _Joining:
             op.detach()
             op.erase()
         self.joined |= dict.fromkeys(funcs)
+        return True
 
     def _build(self, funcs: Sequence[kernel.FuncOp], inputs: Inputs) -> kernel.FuncOp | None:
         again = [funcs[number].input_refs[slot] for number, slot in inputs.again]

@@ -92,3 +92,32 @@ func.func @main(%x: tensor<60xf32> {dlc.name = "x"}) -> (tensor<60xf32>, tensor<
   %b = kernel.launch @wide(%x) : (tensor<60xf32>) -> (tensor<320xf32>)
   func.return %a, %b : tensor<60xf32>, tensor<320xf32>
 }
+
+// -----
+
+// What reads the results of launches that have become one is joined as well; a launch of several
+// kernels is not joined again.
+// CHECK-LABEL: kernel.func @copy_beside_copy(
+// CHECK: func.func @main
+// CHECK-NEXT: %y, %z = kernel.launch @copy_beside_copy(%x)
+// CHECK-NEXT: %u, %v = kernel.launch @flip_beside_flip(%y, %z)
+// CHECK-NEXT: func.return %u, %v
+kernel.func @copy(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+  %b = kernel.block_id
+  %t = kernel.thread_id
+  %v = kernel.load %x[%b * 32 + %t] : memref<64xf32>
+  kernel.store %v, %y[%b * 32 + %t] : memref<64xf32>
+}
+kernel.func @flip(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+  %b = kernel.block_id
+  %t = kernel.thread_id
+  %v = kernel.load %x[63 - %b * 32 - %t] : memref<64xf32>
+  kernel.store %v, %y[%b * 32 + %t] : memref<64xf32>
+}
+func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %y = kernel.launch @copy(%x) : (tensor<64xf32>) -> (tensor<64xf32>)
+  %z = kernel.launch @copy(%x) : (tensor<64xf32>) -> (tensor<64xf32>)
+  %u = kernel.launch @flip(%y) : (tensor<64xf32>) -> (tensor<64xf32>)
+  %v = kernel.launch @flip(%z) : (tensor<64xf32>) -> (tensor<64xf32>)
+  func.return %u, %v : tensor<64xf32>, tensor<64xf32>
+}

@@ -1,8 +1,8 @@
-"""Launches that read the same and do not need each other."""
+"""Launches that read the same, or what one launch gives, and do not need each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -33,9 +33,9 @@ class Siblings:
                     yield group
 
     def _readers(self, first: kernel.LaunchOp) -> list[kernel.LaunchOp]:
-        """The launches after one that read what it reads, in order."""
+        """The launches after one that read what it reads or what is given with it, in order."""
         place = self._places[first]
-        users = {use.operation for value in first.inputs for use in value.uses}
+        users = {use.operation for value in _beside(first.inputs) for use in value.uses}
         later = (op for op in users if self._places.get(op, place) > place)
         found = [op for op in later if isinstance(op, kernel.LaunchOp)]
         return sorted(found, key=self._places.__getitem__)
@@ -69,6 +69,13 @@ class Siblings:
         return len(self._places) if around is None else self._places[around]
 
 
+def _beside(values: Iterable[SSAValue]) -> Iterator[SSAValue]:
+    """Values, and what the launches give beside them that give them."""
+    for value in values:
+        given = value.owner.results if isinstance(value.owner, kernel.LaunchOp) else (value,)
+        yield from given
+
+
 def obstacle(launch: kernel.LaunchOp) -> str | None:
     """Why a launch is not joined with others, if it is not."""
     callee = launch.callee
@@ -76,6 +83,8 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
         return "no block of it runs"
     if any(isinstance(op, SizeIndexOp) for op in callee.body.block.ops):
         return "it is for several sizes"
+    if any(isinstance(op, kernel.BlockIdOp) and op.part is not None for op in callee.walk()):
+        return "it is several kernels in one"
     if registers_set(callee):
         return "its warpgroups divide the registers of a block among them"
     return None
