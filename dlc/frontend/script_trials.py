@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -139,9 +140,13 @@ def _key(value: Any) -> Hashable:
 
 
 def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-    """Runs a program without data, as an export does, so that its first run is noted."""
+    """
+    Runs a program without data, as an export does, so that its first run is noted; functions of
+    torch.compile as they are in eager, since what is compiled would read the data.
+    """
     with ExitStack() as stack:
         mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(redirect_stdout(StringIO()))
         stack.enter_context(torch.no_grad())
         for flag in ("_is_compiling_flag", "_is_exporting_flag"):

@@ -50,3 +50,10 @@ def test_what_is_the_same_each_time_is_a_number(body: str) -> None:
     assert import_program(module, (x,)).results
     scale = 4.0 if "time" in body else 9.0
     torch.testing.assert_close(module(x), x * scale + 1)
+
+
+def test_what_torch_compile_makes_is_not_run_without_data() -> None:
+    backend = "def compiled(graph, given):\n    raise SystemExit('compiled')\n"
+    text = f"{backend}torch.compile(lambda x: x + 1, backend=compiled)(torch.randn(4))"
+    program, inputs = capture_text(text)
+    import_program(program, inputs)
