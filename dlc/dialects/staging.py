@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -43,6 +43,9 @@ from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
+
+Place = TypeVar("Place", int, Expr)
+"""A number, or what gives one."""
 
 
 @irdl_attr_definition
@@ -156,7 +159,8 @@ class ComputeOp(AxesOp):
     An element may be a sum: `%s = tile.compute points [4, 8] thread(%p in 64, %q in 64) { … }` with
     a `tile.reduce` inside. A thread then holds so many points of each axis at once in registers,
     those at equal distances: with 16 × 8 threads `%r * 16 + %t` for rows and `%r * 8 + %t` for
-    columns.
+    columns. Of an even number of rows of threads, thread n and its neighbour n ^ 1 have two rows
+    and one column, n and n ^ 2 one row: what they read is read for both at once.
     """
 
     name = "tile.compute"
@@ -192,6 +196,26 @@ class ComputeOp(AxesOp):
     def points_held(self) -> tuple[int, ...] | None:
         """The points of each axis that a thread holds at once; None for a run of neighbours."""
         return None if self.points is None else tuple(int(n) for n in self.points.get_values())
+
+    @property
+    def numbered(self) -> tuple[int, ...]:
+        """
+        By what axes, the last one fastest, threads are numbered that hold points: those of the
+        slab, but of an even number of rows of threads two are innermost.
+        """
+        assert self.points_held is not None
+        threads = tuple(n // held for n, held in zip(self.sizes, self.points_held, strict=True))
+        if len(threads) < 2 or threads[-2] % 2:
+            return threads
+        *others, rows, columns = threads
+        return *others, rows // 2, columns, 2
+
+    def first_point(self, at: Sequence[Place]) -> list[Place]:
+        """The first of the points that a thread holds, by its place along `numbered`."""
+        if len(at) == len(self.sizes):
+            return list(at)
+        *others, rows, column, row = at
+        return [*others, rows * 2 + row, column]
 
     @property
     def result_type(self) -> MemRefType[Attribute]:

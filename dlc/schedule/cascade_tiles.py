@@ -40,8 +40,8 @@ from dlc.schedule.occupancy import occupancy
 from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, WIDEST_ACCESS, Target
 
-THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
-           (1, 32))  # fmt: skip
+THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (8, 32), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16),
+           (1, 64), (1, 32))  # fmt: skip
 """Rows and columns of threads in a block."""
 THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4), (1, 2))
 """Rows and columns of a thread."""
@@ -101,6 +101,11 @@ class CascadeCandidate:
     @property
     def thread_count(self) -> int:
         return prod(self.threads)
+
+    @property
+    def lanes(self) -> int:
+        """Rows that neighbours in a warp have, so that they share keys and columns."""
+        return 2 if self.threads[0] % 2 == 0 and self.threads[1] > 1 and not self.mma else 1
 
     @property
     def points(self) -> tuple[int, int]:
@@ -184,11 +189,12 @@ class CascadeCandidate:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
         p, t, (rows, columns), keys = self.problem, self.target, self.thread, self.points[1]
         steps = p.width / VECTOR, self.chunk / VECTOR
-        shared = WAVEFRONTS if self.threads[1] == 1 else SHARED_WAVEFRONTS
+        of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
+        of_key = SHARED_WAVEFRONTS if self.lanes > 1 else WAVEFRONTS
         ffma = VECTOR * (steps[0] * rows * keys + steps[1] * rows * columns)
         loads = steps[0] * (rows + keys) + steps[1] * (rows + columns)
-        wavefronts = steps[0] * (shared * rows + WAVEFRONTS * keys)
-        wavefronts += steps[1] * (shared * rows + WAVEFRONTS * columns)
+        wavefronts = steps[0] * (of_row * rows + of_key * keys)
+        wavefronts += steps[1] * (of_row * rows + of_key * columns)
         scores = self.block[0] * self.chunk / self.thread_count
         beside = CHUNK_INSTRUCTIONS + scores * (POWER + FOLDED) + rows * FACTOR
         beside += RESCALED * rows * columns
@@ -320,12 +326,13 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     thread = ",".join(str(sizes.get(a, (1, 1))[1]) for a in axes)
     held = [sizes[a][0] // sizes[a][1] for a in axes if a in sizes]
     registers = ",".join(str(n) for n in held if n > 1) or "1"
+    lanes = f" lanes={best.lanes}" if best.lanes > 1 else ""
     (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}",
         *([split] if best.splits > 1 else []),
-        f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}}}",
+        f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}{lanes}}}",
         f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
         *(["permute-register-tile"] if not best.mma else []),

@@ -25,7 +25,8 @@ MOST = 3
     [(512, 64, False), (512, 64, True), (512, 128, True), (2048, 64, False), (2048, 64, True)],
 )
 def test_the_price_is_what_is_counted(keys: int, width: int, is_causal: bool) -> None:
-    """A tiling's time is that of the kernel that it is lowered to, within 6 %; so is its room."""
+    """A tiling takes what the kernel does that it is lowered to, within 12 %: sweeps over
+    rows, which some warps make, are counted for all."""
     shape = (1, 32, keys, width)
     module = loops(partial(attention, is_causal=is_causal), shape, shape, shape)
     run(module, "fuse-loops")
@@ -43,5 +44,5 @@ def test_the_price_is_what_is_counted(keys: int, width: int, is_causal: bool) ->
             compared += 1
             (func,) = subject.funcs(schedule)
             counted = scheduled_seconds(func, target) - target.launch_seconds
-            assert tiling.seconds == pytest.approx(counted, rel=0.06), schedule
+            assert tiling.seconds == pytest.approx(counted, rel=0.12), schedule
     assert compared

@@ -258,13 +258,13 @@ def _held(
         times *= prod(extent_of_register(a) for a in own) // width
     held = zip(loop.axes, loop.points_held, strict=True)
     times *= prod(n for axis, n in held if axis in values)
-    threads = [n // held for n, held in zip(loop.sizes, loop.points_held, strict=True)]
 
     def place(at: Sequence[int]) -> int:
-        point = {**dict.fromkeys(values, 0), **dict(zip(loop.axes, at, strict=True))}
+        first = zip(loop.axes, loop.first_point(at), strict=True)
+        point = {**dict.fromkeys(values, 0), **dict(first)}
         return offset([e.evaluate(point) for e in subscripts]) * size
 
-    rounds, warps = dealt(kernel, threads, 1, place)
+    rounds, warps = dealt(kernel, loop.numbered, 1, place)
     return _judge(op, buffer, op is loop, width * size, warps, rounds * times)
 
 

@@ -51,6 +51,11 @@ class BlockifyLaunchPass(SchedulingPass):
     With `last`, the blocks of an axis of which the last have most to do, as those of the rows of
     causal attention, come first, before other axes go on; in `waves`, every second of which runs
     back, so that SMs that get one block of each wave have as much to do.
+
+    With `lanes`, of the last two axes with several threads, so many threads along the first are
+    neighbours in a warp: `thread(%ti in 16, %tj in 16)` becomes `thread(%tio in 8, %tj in 16,
+    %tii in 2)` with `lanes=2`. Lane n then reads along one of them what lane n ^ 1 does, and along
+    the other what lane n ^ 2 does: of 16 bytes each, shared memory serves 16 lanes at once, not 8.
     """
 
     name = "blockify-launch"
@@ -65,6 +70,8 @@ class BlockifyLaunchPass(SchedulingPass):
     """The free axis, counted from the right, whose last blocks come first; 0 for none."""
     waves: int = 1
     """The waves in which they come, each of a power of 2 of them; 1 for all at once."""
+    lanes: int = 1
+    """Threads along the first of the last two such axes that are neighbours in a warp."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "block": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _blocks(s)),
@@ -72,6 +79,7 @@ class BlockifyLaunchPass(SchedulingPass):
         "group": Domain((0, 1, 2, 3, 4, 8, 16), least=0, narrowed=lambda s: _groups(s)),
         "last": Domain((0, 1, 2, 3), least=0, narrowed=lambda s: _lasts(s)),
         "waves": Domain((1, 2, 4), least=1, narrowed=lambda s: _waves(s)),
+        "lanes": Domain((1, 2), least=1, narrowed=lambda s: _lanes(s)),
     }
 
     def __post_init__(self) -> None:
@@ -108,9 +116,12 @@ class BlockifyLaunchPass(SchedulingPass):
         panels = Axis(f"{column.name}o", ceildiv(column.extent, panel) if panel else 1, BLOCK)
         inner = Axis(f"{column.name}i", panel, BLOCK) if panel else column
         order = [*rows[:-1], panels, *rows[-1:], inner]
+        own, near = self._neighbours(thread)
 
         def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
             at = {**e, column: e[panels] * panel + e[inner]}
+            if near is not None:
+                at[near.axis] = e[near.outer] * self.lanes + e[near.inner]
             result = {a: at[k] for a, k in kept.items()}
             for axis, b, t, s in zip(free, block, thread, serial, strict=True):
                 result[axis] = at[b] * (t.extent * s.extent) + at[t] * s.extent + at[s]
@@ -118,7 +129,7 @@ class BlockifyLaunchPass(SchedulingPass):
 
         before = [k for a, k in kept.items() if a in grid]
         after = [k for k in kept.values() if k not in before]
-        made = replace_axes(launch, [*before, *order, *thread, *after, *serial], meaning)
+        made = replace_axes(launch, [*before, *order, *own, *after, *serial], meaning)
         if slowest is not None:
             launch.set_order(made[block[slowest]], self.waves)
         sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
@@ -128,7 +139,25 @@ class BlockifyLaunchPass(SchedulingPass):
         if slowest is not None:
             grouped += f", the last along {names[slowest]} first"
             grouped += f", in {self.waves} waves" if self.waves > 1 else ""
+        if near is not None:
+            grouped += f", {self.lanes} along {names[thread.index(near.axis)]} neighbours in a warp"
         return f"blocks of {sizes} points, {across} threads{grouped}"
+
+    def _neighbours(self, thread: list[Axis]) -> tuple[list[Axis], _Near | None]:
+        """
+        The thread axes in the order in which they number threads, and which of the given ones is
+        two of them, if one is.
+        """
+        several = [axis for axis in thread if axis.extent > 1]
+        if self.lanes == 1 or len(several) < 2:
+            return thread, None
+        row = several[-2]
+        if row.extent % self.lanes:
+            message = f"{self.lanes} neighbours do not divide {row.extent} threads"
+            raise OptionError("lanes", message, divisors(row.extent))
+        outer = Axis(f"{row.name}o", row.extent // self.lanes, THREAD)
+        near = _Near(row, outer, Axis(f"{row.name}i", self.lanes, THREAD))
+        return [*(outer if axis is row else axis for axis in thread), near.inner], near
 
     def _slowest(self, counts: list[int]) -> int | None:
         """The number of the free axis whose last blocks come first, if there are several."""
@@ -166,6 +195,15 @@ class BlockifyLaunchPass(SchedulingPass):
         if state.buffers:
             message = "slabs are staged already for the blocks that there are"
             raise Misplaced(message, "run blockify-launch before stage-inputs")
+
+
+@dataclass(frozen=True)
+class _Near:
+    """An axis of threads of which some are neighbours in a warp."""
+
+    axis: Axis
+    outer: Axis
+    inner: Axis
 
 
 def _check_threads(count: int) -> None:
@@ -251,3 +289,11 @@ def _waves(s: Situation) -> list[Value]:
     last = s.given["last"]
     assert isinstance(last, int)
     return [n for n in tile.waves_of(_several(s)[last]) if n <= WAVES] if last else [1]
+
+
+def _lanes(s: Situation) -> list[Value]:
+    """1, or 2 where there are as many threads along the first of the last two axes with several."""
+    thread = s.given["thread"]
+    assert isinstance(thread, tuple)
+    several = [n for n in map(int, thread) if n > 1]
+    return [1, 2] if len(several) > 1 and several[-2] % 2 == 0 else [1]

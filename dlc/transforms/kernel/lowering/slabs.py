@@ -85,12 +85,14 @@ def _compute_points(to: StageLowering, op: tile.ComputeOp, points: Sequence[int]
             to.builder.insert(held)
             at = [
                 Expr.of(axis) * apart + first
-                for axis, apart, first in zip(held.axes, threads, place, strict=True)
+                for axis, apart, first in zip(
+                    held.axes, threads, op.first_point(place), strict=True
+                )
             ]
             with to.in_loop(held):
                 _compute(to, op, buffer, at, held.axes)
 
-    to.deal(threads, 1, one)
+    to.deal(op.numbered, 1, one)
 
 
 def _compute(
