@@ -217,9 +217,9 @@ def test_chunks_of_which_all_is_masked_are_skipped() -> None:
     compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
     (kernel,) = compiled.kernels
     assert "chunk-matmul-k" in kernel.schedule
-    assert "last=2 waves=2" in kernel.schedule
+    assert "last=2 waves=4 lanes=2" in kernel.schedule
     assert "tile.reduce expsum serial(%ko in 8)" in compiled.ir("tile")
-    assert "where (%brow * 64 - %ko * 64 >= -63)" in compiled.ir("tile")
+    assert "where (%brow * 32 - %ko * 64 >= -31)" in compiled.ir("tile")
 
 
 def test_powers_of_scores_in_memory_are_computed_once_for_a_block() -> None:

@@ -10,6 +10,11 @@
 // STAGED-NEXT: hint: run blockify-launch before stage-inputs
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=3}' | filecheck %s --check-prefix=PANELS
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=RAGGED
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=8,8 lanes=2}' | filecheck %s --check-prefix=LANES
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=1,32 thread=1,8 lanes=2}' | filecheck %s --check-prefix=ALONE
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=12,32 thread=3,8 lanes=2}' 2>&1 | filecheck %s --check-prefix=ODD
+// ODD: error: kernel mm: blockify-launch: 2 neighbours do not divide 3 threads
+// ODD: hint: 1 or 3 divides 3
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=9}' | filecheck %s --check-prefix=WIDE
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,32 thread=16,8 group=3}' | filecheck %s --check-prefix=ROW
 // RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=-1}' 2>&1 | filecheck %s --check-prefix=GROUP
@@ -40,6 +45,11 @@
 // PANELS: tile.launch block(%bjo in 3, %bi in 7, %bji in 3) thread(%ti in 16, %tj in 8) serial(%ej in 4) {
 // PANELS: tile.load %B[%k, %bjo * 96 + %bji * 32 + %tj * 4 + %ej]
 // PANELS: tile.store %acc, %C[%bi * 16 + %ti, %bjo * 96 + %bji * 32 + %tj * 4 + %ej] where (%bi * 16 + %ti < 100, %bjo * 96 + %bji * 32 + %tj * 4 + %ej < 257)
+
+// Two threads along %i are neighbours, before the warp goes on along %j.
+// LANES: tile.launch block(%bi in 7, %bj in 9) thread(%tio in 4, %tj in 8, %tii in 2) serial(%ei in 2, %ej in 4) {
+// LANES: tile.load %A[%bi * 16 + %tio * 4 + %tii * 2 + %ei, %k]
+// ALONE: thread(%tj in 8) serial(%ej in 4)
 
 // One panel, or one row of blocks, is walked as it would be without.
 // WIDE: tile.launch block(%bi in 7, %bj in 9) thread
