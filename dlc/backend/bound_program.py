@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
 from dlc.backend.kernel_image import KernelImage
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """A tensor as kernels see it; strides in elements."""
 
     shape: tuple[int, ...]
@@ -44,8 +43,7 @@ class Layout:
         return f"{list(self.shape)} of {self.dtype} with strides {list(self.strides)}"
 
 
-@dataclass(frozen=True)
-class Allocate:
+class Allocate(NamedTuple):
     """New memory for the buffer `number`."""
 
     number: int
@@ -53,8 +51,7 @@ class Allocate:
     layout: Layout
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """The buffer `number` lies in the allocation `memory`, from the byte `offset` on."""
 
     number: int
@@ -64,8 +61,7 @@ class Slice:
     layout: Layout
 
 
-@dataclass(frozen=True)
-class Zero:
+class Zero(NamedTuple):
     """Fills `size` bytes of a buffer with zeros: those of `memory` from the byte `offset` on."""
 
     number: int
@@ -76,8 +72,7 @@ class Zero:
     """True if the program leaves it full of zeros: an allocation in which blocks are counted."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """Runs so many blocks of a kernel on buffers."""
 
     func: KernelImage
@@ -88,27 +83,24 @@ class Launch:
     """The program's operations that it does part or all of, such as `3 add.Tensor`."""
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(NamedTuple):
     """Nothing uses these buffers any more."""
 
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Select:
-    """The buffer `number` is the element of `whole` that `index` says, `step` bytes each."""
+class Select(NamedTuple):
+    """The buffer `number` is the element of `whole` that `which` says, `step` bytes each."""
 
     number: int
     name: str
     whole: int
-    index: int
+    which: int
     step: int
     layout: Layout
 
 
-@dataclass(frozen=True)
-class Carry:
+class Carry(NamedTuple):
     """What loops carry: buffers under other numbers, inside and as results."""
 
     inits: tuple[int, ...]
@@ -119,18 +111,16 @@ class Carry:
     results: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class For:
-    """Takes the steps of a body `count` times; the number `counter` is that of the turn."""
+class For(NamedTuple):
+    """Takes the steps of a body `turns` times; the number `counter` is that of the turn."""
 
-    count: int
+    turns: int
     counter: int
     carry: Carry
     body: tuple[Step, ...]
 
 
-@dataclass(frozen=True)
-class While:
+class While(NamedTuple):
     """Takes the steps of `before`, and while the buffer `flag` then says so, those of the body."""
 
     carry: Carry
@@ -139,8 +129,7 @@ class While:
     body: tuple[Step, ...]
 
 
-@dataclass(frozen=True)
-class If:
+class If(NamedTuple):
     """Takes the steps of one of two bodies, as the buffer `flag` says."""
 
     flag: int

@@ -9,9 +9,9 @@ show or watch the IR do not look here.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -40,8 +40,7 @@ def key_of(job: Job) -> str | None:
     return content_key(text, target, precision, torch.__version__, source_key())
 
 
-@dataclass(frozen=True)
-class KnownRun:
+class KnownRun(NamedTuple):
     """A run whose entry was found."""
 
     lowered: Lowered

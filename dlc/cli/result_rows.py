@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from dlc.ir.leaves import Output
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A leaf of the user's output, by its number, or what is left in an argument, by its name."""
 
     label: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -14,8 +14,7 @@ from dlc.models.weights import available_bytes
 from dlc.precision import Precision
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """What is said of a program beside its kernels and their results."""
 
     rows: list[Row]
@@ -27,8 +26,7 @@ class Shown:
     """The memory that it takes, in a line; empty for a program that is not planned."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A program in Kernel IR, its arguments, and what PyTorch makes of them in fp64, and as is."""
 
     lowered: Lowered

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 DEVICES = ("cpu", "cuda")
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """A question with the answers yes and no, which is a function in `owner`."""
 
     owner: Any
@@ -45,8 +43,7 @@ FLAGS: Mapping[str, Flag] = {
 """What a program may ask for, by the name of the function."""
 
 
-@dataclass(frozen=True)
-class Ambient:
+class Ambient(NamedTuple):
     """What decides on results beside the arguments."""
 
     autocast: tuple[tuple[str, torch.dtype], ...]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,8 +23,7 @@ from dlc.frontend.names_read import Binding, Bindings
 from dlc.frontend.source import ImportFailure
 
 
-@dataclass(frozen=True)
-class NotedBinding:
+class NotedBinding(NamedTuple):
     """A binding and what it was: a value, or which object."""
 
     binding: Binding
@@ -69,8 +67,7 @@ def _holds(container: Any, items: Sequence[Any]) -> bool:
     return len(found) == len(items) and all(map(is_, found, items))
 
 
-@dataclass(frozen=True)
-class FollowedTensor:
+class FollowedTensor(NamedTuple):
     """A binding of a tensor for which any other will do."""
 
     binding: Binding

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,8 +18,7 @@ _REGISTRIES = ("_parameters", "_buffers")
 _PROPERTIES = attrgetter("shape", "dtype", "layout", "requires_grad")
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """Finds the one tensor that modules have under such names; None if they have several now."""
 
     places: tuple[tuple[torch.nn.Module, str], ...]

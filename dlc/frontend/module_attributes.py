@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.fx import GraphModule
@@ -35,8 +35,7 @@ OnMethod: TypeAlias = Callable[[type, str], None]
 """Told of the methods that are read: the class of the module, and the name."""
 
 
-@dataclass(frozen=True)
-class Noted:
+class Noted(NamedTuple):
     """An attribute as it was read first."""
 
     module: torch.nn.Module

@@ -9,9 +9,8 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.fx.proxy import TracerBase
@@ -41,8 +40,7 @@ ON_DATA = (
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A position in a source file: line and column count from 1; `text` is the whole line."""
 
     file: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -11,8 +11,7 @@ from dlc.judge.accuracy import Accuracy, compare
 from dlc.precision import Precision
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """Results in fp64, and in their own dtypes if PyTorch has computed them."""
 
     exact: Sequence[torch.Tensor]

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from dlc.judge.aten_calls import call, widened, without_onednn
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """The tensor with that number."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class PlainCall:
+class PlainCall(NamedTuple):
     """An ATen overload, what it is given by name, and the numbers of its results."""
 
     overload: str

@@ -24,10 +24,9 @@ import logging
 import multiprocessing
 import os
 import sys
-import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -65,8 +64,11 @@ TRIES = 8
 """So often are weights and inputs drawn until no number on the way is NaN or infinite; then with
 such."""
 SECONDS = 600
+"""That long may the drawing of a model take, and then what becomes of it."""
 NO_MODEL = "no model"
-"""NNSmith gives up, or PyTorch refuses what it gives: a division of integers by 0."""
+"""
+NNSmith gives up or does not end, or PyTorch refuses what it gives: a division of integers by 0.
+"""
 KINDS = (RIGHT, ENLARGED, REFUSED, WRONG)
 
 
@@ -161,7 +163,7 @@ def judged(model: Drawn) -> Verdict:
     return Verdict(WRONG, f"{said}; {still}") if still else Verdict(ENLARGED, said)
 
 
-def answer(seed: int, folder: Path) -> Judged:
+def answer(seed: int, folder: Path, on_drawn: Callable[[], object]) -> Judged:
     """What becomes of the model of a seed, in this process; one that is wrong goes to `folder`."""
     warnings.simplefilter("ignore")
     try:
@@ -170,6 +172,7 @@ def answer(seed: int, folder: Path) -> Judged:
             model.net(*(t.clone() for t in model.args))
     except Exception as error:
         return Judged(seed, NO_MODEL, f"{type(error).__name__}: {error}", [])
+    on_drawn()
     try:
         verdict = judged(model)
     except Exception as error:
@@ -189,23 +192,23 @@ def apart(seeds: Iterable[int], folder: Path) -> list[Judged]:
         process.start()
         theirs.close()
         running.append((seed, mine, process))
-    end = time.monotonic() + SECONDS
-    return [_received(*one, end) for one in running]
+    return [_received(*one) for one in running]
 
 
-def _received(seed: int, connection: Connection, process: BaseProcess, end: float) -> Judged:
-    found = Judged(seed, WRONG, "its process crashed, or did not end", [])
-    if connection.poll(max(end - time.monotonic(), 0)):
-        with contextlib.suppress(EOFError):
-            found = connection.recv()
+def _received(seed: int, connection: Connection, process: BaseProcess) -> Judged:
+    found, kind = None, NO_MODEL
+    with contextlib.suppress(EOFError):
+        while found is None and connection.poll(SECONDS):
+            found = connection.recv()  # once without a verdict, when the model is drawn
+            kind = WRONG
     process.kill()
     process.join()
-    return found
+    return found or Judged(seed, kind, "its process crashed, or did not end", [])
 
 
 def _child(seed: int, folder: Path, connection: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    connection.send(answer(seed, folder))
+    connection.send(answer(seed, folder, lambda: connection.send(None)))
 
 
 def read(path: Path) -> dict[int, Judged]:

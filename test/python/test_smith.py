@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 MODELS = 500 if os.environ.get("DLC_PREFIX") else 3
 SCRIPT = Path(__file__).parent / "smith.py"
@@ -26,6 +27,23 @@ def test_the_counts_of_the_table_add_up() -> None:
     assert counts is not None
     models, *others = map(int, counts.groups())
     assert models == sum(others)
+
+
+def test_what_crashes_while_it_is_drawn_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("nnsmith")
+    import smith
+
+    def crash(*_: object) -> None:
+        os._exit(1)
+
+    monkeypatch.setattr(smith, "drawn", crash)
+    assert [model.kind for model in smith.apart([1], tmp_path)] == [smith.NO_MODEL]
+    model = smith.Drawn(torch.nn.Identity(), (torch.ones(1),), [], {})  # type: ignore[arg-type]
+    monkeypatch.setattr(smith, "drawn", lambda seed: model)
+    monkeypatch.setattr(smith, "judged", crash)
+    assert [model.kind for model in smith.apart([1], tmp_path)] == [smith.WRONG]
 
 
 def test_models_are_right(tmp_path: Path) -> None:
