@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,14 @@ import torch
 
 import dlc
 from dlc.backend.export import export_program
+from dlc.garbage import YOUNG
+
+
+def pytest_collection_finish() -> None:
+    """Tests collect garbage as a compilation does, and not in what all of them import."""
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
