@@ -118,7 +118,8 @@ def guarded(
 
     @functools.wraps(forward)
     def checked(*args: Any) -> Any:
-        if not torch.compiler.is_exporting() and not is_traced(args, {}):
+        compiled = torch.compiler.is_dynamo_compiling()  # whose graph a question would break
+        if not torch.compiler.is_exporting() and (compiled or not is_traced(args, {})):
             return forward(*args)
         state = ScriptState(variables, process=process)
         result = forward(*args) if trials is None else trials.run(forward, args)

@@ -417,3 +417,9 @@ def test_a_tensor_that_calls_change_in_place_is_not_kept() -> None:
     )
     with pytest.raises(ImportFailure, match=r"^<command>:9:5: .*return a copy"):
         capture_text(text)
+
+
+def test_torch_compile_makes_one_graph_of_a_program() -> None:
+    module, args = capture_text("torch.relu(torch.randn(4, 4)) + 1")
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(*args), module(*args))
