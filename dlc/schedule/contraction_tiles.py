@@ -12,7 +12,7 @@ from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
 from dlc.analysis.loop.loops import share_folded
 from dlc.analysis.loop.mma_products import lies_in_runs, mma_products
-from dlc.analysis.loop.product_matrices import matrices_in_memory
+from dlc.analysis.loop.product_matrices import matrices_in_memory, stored_bytes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -257,7 +257,12 @@ def _tensor_product(
     loaded = any({row, column} <= along[op.result] for op in loads)
     many = sum(map(flops_of, others)) >= MANY_INSTRUCTIONS * len(reduce.results)
     after = _registers_after(loaded=loaded) if many else 0
-    return replace(product, along_k=lies, boxes=boxes, after=after, loads_after=loaded)
+    outer = around.parent_op()
+    bare = not many and not any(isinstance(op, loop.LoadOp) for op in others)
+    is_nest = isinstance(outer, loop.ForOp)
+    stored = stored_bytes(outer, row, column) if bare and is_nest else 0
+    product = replace(product, along_k=lies, boxes=boxes, stored_bytes=stored)
+    return replace(product, after=after, loads_after=loaded)
 
 
 def _registers_after(*, loaded: bool) -> float:

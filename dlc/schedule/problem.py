@@ -26,6 +26,9 @@ class TensorProduct:
     along rows or columns; None if they are no matrices in memory, two dimensions of an input."""
     boxes: bool = False
     """True if TMA can copy parts of these matrices."""
+    stored_bytes: int = 0
+    """Bytes of an element of the results, if TMA can store boxes of them, and little is computed of
+    sums and nothing loaded before: what a fence keeps in registers spills; else 0."""
     after: float = 0
     """Registers of a thread for each of its sums that what is computed of them takes."""
     loads_after: bool = False

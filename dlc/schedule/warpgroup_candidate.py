@@ -8,17 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, inf, prod
+from math import ceil, gcd, inf, prod
 from typing import ClassVar
 
 from dlc.dialects.kernel_tma import MAX_BOX
-from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.dialects.layouts import WIDTHS
+from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START, UNHIDDEN
+from dlc.schedule.occupancy import occupancy
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import WarpCandidate
-from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, MAX_THREADS, WARP, WARPGROUP, Target
+from dlc.target import (
+    BANK_BYTES,
+    BANKS,
+    MAX_REGISTERS,
+    MAX_THREADS,
+    SECTOR_BYTES,
+    WARP,
+    WARPGROUP,
+    Target,
+)
 
 ROWS = 64
 """Rows of a product of a warpgroup."""
@@ -69,7 +80,8 @@ class WarpgroupCandidate(WarpCandidate):
 
     @property
     def ring_steps(self) -> list[str]:
-        copies = ["tma-copy", _SWIZZLE] if self.boxes else [_SWIZZLE, "async-copy"]
+        store = f"{{store={self.places}}}" if self.stores_boxes else ""
+        copies = [f"tma-copy{store}", _SWIZZLE] if self.boxes else [_SWIZZLE, "async-copy"]
         return [f"double-buffer{{depth={self.depth}}}", *copies]
 
     @property
@@ -158,7 +170,57 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def shared_bytes(self) -> int:
+        return self._bytes_beside_results + (self._place_bytes if self.stores_boxes else 0)
+
+    @property
+    def _bytes_beside_results(self) -> int:
         return self.slab_bytes * self.depth + BESIDE_SLABS
+
+    @cached
+    def stores_boxes(self) -> bool:
+        """
+        True if TMA stores what warps hold: where that saves sectors, and takes no place from slabs
+        or other blocks.
+        """
+        t, threads, registers = self.target, self.block_threads, self.registers_held
+        saves = self.boxes and self._parts_of_sector > 1 and self.splits == 1
+        if not saves:
+            return False
+        alone, beside = (
+            occupancy(t, threads, registers, self._bytes_beside_results + more).blocks
+            for more in (0, self._place_bytes)
+        )
+        return beside >= max(alone, 1)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Of a row of a box: what a swizzle has place for, and divides those of a warp."""
+        return gcd(self.thread[1] * self.product.stored_bytes, max(WIDTHS))
+
+    @property
+    def places(self) -> int:
+        """Boxes for which a warp has room: few that divide its boxes, one of which is written."""
+        row = self.thread[1] * self.product.stored_bytes
+        count = self.thread[0] // ROWS * (row // self._row_bytes)
+        return next((n for n in (2, 3) if count % n == 0), 1)
+
+    @property
+    def _place_bytes(self) -> int:
+        """Of a block."""
+        return self.thread_count // WARP * self.places * WARP_SUMS.rows * self._row_bytes
+
+    @property
+    def _parts_of_sector(self) -> int:
+        """Stores of threads by which a sector is written: four lanes have two neighbours each."""
+        bytes = self.product.stored_bytes
+        return max(SECTOR_BYTES // (WARP_SUMS.columns * bytes), 1) if bytes else 1
+
+    @property
+    def l2_bytes(self) -> int:
+        """With the sectors that stores touch again."""
+        again = 0 if self.stores_boxes or self.splits > 1 else self._parts_of_sector - 1
+        results = self.problem.batch * self.problem.results
+        return super().l2_bytes + again * results * self.product.stored_bytes
 
     @cached
     def points(self) -> int:

@@ -152,6 +152,40 @@ def test_a_producer_by_default(name: str) -> None:
     assert (cubin.spill_bytes, cubin.serialized) == (0, 0)
 
 
+def _activated(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.gelu(F.linear(x, w, b))
+
+
+def _updated(y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y.add_(F.linear(x, w))
+    return y
+
+
+STORED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]] = {
+    "half sectors": (F.linear, [(4096, 4096), (4096, 4096)], "{store=2}"),
+    "batches": (torch.matmul, [(16, 512, 512), (16, 512, 512)], "{store=2}"),
+    "an odd number of boxes": (F.linear, [(1024, 1024), (1024, 1024)], "{store=3}"),
+    "rows of no multiple of 16 bytes": (F.linear, [(4096, 1024), (2044, 1024)], ""),
+    "an activation, which would spill": (_activated, [(4096, 1024), (4096, 1024), (4096,)], ""),
+    "what is added, which would spill": (_added, [(4096, 1024), (4096, 1024), (4096, 4096)], ""),
+    "what is read before": (_updated, [(4096, 4096), (4096, 1024), (4096, 1024)], ""),
+    "parts of K in f32": (F.linear, [(128, 4096), (4096, 4096)], ""),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_tma_stores_by_default(name: str) -> None:
+    """Where threads would write sectors in halves, TMA can, and nothing spills."""
+    f, shapes, option = STORED[name]
+    given = tuple(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes)
+    kernel, *_ = dlc.compile(f, given, "sm_90", "host").kernels
+    assert f",tma-copy{option}," in kernel.schedule
+    assert ("tma_store" in kernel.source) == bool(option)
+    if option:
+        cubin = compile_cubin(kernel.source, "sm_90")
+        assert (cubin.spill_bytes, cubin.serialized) == (0, 0)
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_registers_hold_what_large_tiles_sum(name: str) -> None:
     """By ptxas: nothing is spilled, and products are not serialized."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.analysis.loop.mma_products import MmaProducts
 from dlc.dialects import loop
-from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.access import StoreOpBase
+from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import PERIOD
 
 
@@ -44,13 +45,46 @@ def _side(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool | None:
     return k in walked[-1].values()
 
 
+def stored_bytes(outer: loop.ForOp, row: SSAValue, column: SSAValue) -> int:
+    """
+    Bytes of an element of what a kernel stores, if TMA can store boxes along rows and columns of
+    it, whose neighbours are along columns; else 0.
+    """
+    kernel, stores = _kernel_of(outer), [op for op in outer.walk() if _stores(op)]
+    match stores:
+        case [loop.StoreOp() as store] if len(list(store.ref.uses)) == 1:
+            pass
+        case _:
+            return 0
+    type = memref_of(store.ref)
+    *rows, row_in_last = (s.coefficient(row) for s in store.subscripts)
+    *others, columns = (s.coefficient(column) for s in store.subscripts)
+    along_rows = row_in_last == 0 and sorted(map(str, rows)) == ["0"] * (len(rows) - 1) + ["1"]
+    if not along_rows or columns != 1 or any(others) or None in others:
+        return 0
+    if store.where or store.ref in kernel.updated_refs:
+        return 0
+    box = [PERIOD if {row, column}.intersection(s.values()) else 1 for s in store.subscripts]
+    obstacle = tma_obstacle(type, box, kernel.alignment(store.ref))
+    return element_bytes(type.element_type) if obstacle is None else 0
+
+
+def _stores(op: Operation) -> bool:
+    return isinstance(op, StoreOpBase)
+
+
+def _kernel_of(op: Operation) -> loop.KernelOp:
+    kernel = op.parent_op()
+    while kernel is not None and not isinstance(kernel, loop.KernelOp):
+        kernel = kernel.parent_op()
+    assert kernel is not None
+    return kernel
+
+
 def _has_boxes(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool:
     """True if TMA can copy boxes along K and the axis."""
     load = factor.owner
     assert isinstance(load, loop.LoadOp)
-    kernel = load.parent_op()
-    while kernel is not None and not isinstance(kernel, loop.KernelOp):
-        kernel = kernel.parent_op()
-    assert kernel is not None
+    kernel = _kernel_of(load)
     box = [PERIOD if {k, axis}.intersection(s.values()) else 1 for s in load.subscripts]
     return tma_obstacle(memref_of(load.ref), box, kernel.alignment(load.ref)) is None
