@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.utils.exceptions import VerifyException
 
 from dlc.diagnostics import OpError, failed_pass
 from dlc.dialects.size import SymbolOp
@@ -44,17 +45,16 @@ class SharedKernels:
         the reason.
         """
         magnitudes = tuple(sizes[name].bit_length() // BITS for name in sorted(sizes))
-        if self._made.get((id(program), precision, ()), program) is None:
-            return None
         key = id(program), precision, magnitudes
         if key not in self._made:
             stages = make(_likely(program.module.clone(), sizes))
             try:
                 stages.module("kernel")
                 self._made[key] = stages
-            except OpError as error:
-                self._made[key] = self._made[id(program), precision, ()] = None
-                self.obstacle = f"kernels are compiled for each size: {_told(error)}"
+            except (OpError, VerifyException) as error:
+                self._made[key] = None
+                told = _told(error) if isinstance(error, OpError) else str(error)
+                self.obstacle = f"kernels are compiled for each size: {told}"
                 get_logger("compile").info("%s", self.obstacle)
         return self._made[key]
 

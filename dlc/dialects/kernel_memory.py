@@ -42,16 +42,12 @@ def memref_type(
     space: Attribute = NoneAttr(),
 ) -> MemRefType[Attribute]:
     """
-    The type of a memref, made once: `MemRefType` takes long to check what it is given. A size may
-    be the extent of the outermost dimension: NeedsNumber for another one, as strides are numbers.
+    The type of a memref, made once: `MemRefType` takes long to check what it is given. Sizes may be
+    extents of what lies row by row in global memory: NeedsNumber elsewhere.
     """
     sizes = [extent for extent in shape if isinstance(extent, Size)]
     if sizes:
-        if (
-            len(sizes) > 1
-            or sizes[0] is not shape[0]
-            or (layout, space) != (NoneAttr(), NoneAttr())
-        ):
+        if (layout, space) != (NoneAttr(), NoneAttr()):
             raise NeedsNumber(sizes[-1])
         return sized_memref(element, shape)
     return MemRefType(element, shape, layout, space)

@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.sized_types import SizesAttr, sizes_of
+from dlc.ir.sizes import Size
 from dlc.target import WIDEST_ACCESS
 
 DEFAULT_ALIGNMENT = WIDEST_ACCESS
@@ -190,13 +191,13 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     """
     The strides of a memref in elements, outermost first; of a swizzled one, those that it would
     have with its rows in order (see `dlc.analysis.kernel.layout.place_of`); of padded groups, those
-    within a group.
+    within a group. A size among them is used as an integer is, as those of `shape_of`.
     """
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
     strides = [1]
     for extent in reversed(shape_of(type)[1:]):
-        strides.append(strides[-1] * max(extent, 1))
+        strides.append(strides[-1] * (extent if isinstance(extent, Size) else max(extent, 1)))
     if (groups := Groups.of(type)) is not None:
         strides[2:] = [n // strides[2] * groups.count * groups.stride for n in strides[2:]]
     else:

@@ -39,6 +39,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -69,7 +70,9 @@ from dlc.dialects.directives import (
     At,
     KnownRef,
     MemRef,
+    parse_extent,
     parse_memref_type,
+    sizes_in,
     sizes_map,
 )
 from dlc.dialects.effects import AllocatesResult
@@ -77,9 +80,12 @@ from dlc.dialects.index_syntax import parse_at, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.register_counts import set_obstacle
+from dlc.dialects.size_index import size_expr
+from dlc.dialects.sized_types import SizesAttr
 from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, verify_buffer
 from dlc.ir.bounds import bounds, most
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr
+from dlc.ir.sizes import NeedsNumber
 
 PRODUCER = "producer"
 """The attribute of a ring of TMA whose chunks a warpgroup of its own requests."""
@@ -113,7 +119,7 @@ class RingOp(IRDLOperation):
     """
 
     name = "tile.ring"
-    count = prop_def(AffineMapAttr)
+    count = prop_def(AffineMapAttr | SizesAttr)
     kind = opt_prop_def(StringAttr)
     body = region_def("single_block")
     result = result_def(MemRefType)
@@ -149,13 +155,18 @@ class RingOp(IRDLOperation):
 
     @property
     def chunks(self) -> int:
-        """The number of chunks, which must be static."""
-        return self.count.data.eval([], [])[0]
+        """The number of chunks. A size is used as an integer is, as `dlc.ir.sizes` says."""
+        return sizes_in(self.count)[0]
 
     @property
     def size(self) -> Expr:
-        """The number of chunks."""
-        return from_affine(self.count.data.results[0], ())
+        """The number of chunks as an index expression of the kernel."""
+        return size_expr(self.chunks, self)
+
+    @property
+    def most_chunks(self) -> float:
+        """The largest number of chunks that there can be."""
+        return most(self.size)
 
     @property
     def ring_type(self) -> MemRefType[Attribute]:
@@ -199,17 +210,21 @@ class RingOp(IRDLOperation):
 
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of the chunk number, for `dlc.ir.expr.range_of`."""
-        return 0, max(most(self.size) - 1, 0)
+        return 0, max(self.most_chunks - 1, 0)
 
     def verify_(self) -> None:
         if len(self.body.block.args) != 1 or not isinstance(self.chunk.type, IndexType):
             raise VerifyException("expected one argument of type index, the chunk's number")
         if [type(op) for op in self.body.block.ops] != [SlabOp]:
             raise VerifyException("expected a body that is one tile.slab")
-        count = self.count.data
-        if count.num_dims or count.num_symbols or len(count.results) != 1:
-            raise VerifyException(f"expected a number of chunks that is an integer, found {count}")
-        if self.chunks < 1:
+        counts, said = sizes_in(self.count), self.count.data
+        if len(counts) != 1 or (isinstance(said, AffineMap) and len(said.results) != 1):
+            raise VerifyException(f"expected a number of chunks that is an integer, found {said}")
+        try:
+            enough = self.most_chunks >= 1
+        except NeedsNumber as error:
+            raise VerifyException(f"expected sizes that the kernel names, found {error}") from error
+        if not enough:
             raise VerifyException(f"expected at least one chunk, found {self.chunks}")
         if self.fill_kind not in (None, ASYNC, TMA):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
@@ -231,7 +246,7 @@ class RingOp(IRDLOperation):
         with parser.in_parens():
             argument = parser.parse_argument(expect_type=False)
             parser.parse_keyword("in")
-            count = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            count = parse_extent(parser)
         named, map, conditions = parse_at(parser)
         sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         attributes = parser.parse_optional_attr_dict()
@@ -336,7 +351,7 @@ class ChunkOp(IndexedOp, ABC):
     @property
     def chunk_limit(self) -> float:
         """The first number that the chunk cannot have."""
-        return most(self.source.size)
+        return self.source.most_chunks
 
     def verify_(self) -> None:
         if not isinstance(self.ring.owner, RingOp):

@@ -22,9 +22,9 @@ primary ::= name | integer | (`max` | `min`) `(` size `,` size `)` | `(` size `)
 fact ::= size (`==` | `<` | `<=` | `>` | `>=`) size | `not` size `==` size
 ```
 
-In Loop IR and below the extent of a loop's axis, the outermost one of a buffer and the grid of a
-kernel may be sizes, and a kernel says at its beginning what values each name may have, which is an
-index value there (`dlc.dialects.size_index`).
+In Loop IR and below extents of loops' axes and of buffers in global memory, numbers of chunks and
+the grid of a kernel may be sizes, and a kernel says at its beginning what values each name may
+have, which is an index value there (`dlc.dialects.size_index`).
 
 ```mlir
 %y = loop.kernel @relu(%x: memref<?x64xf32, #size.of<s>> = %x) -> (%y: memref<?x64xf32, …>) {

@@ -24,6 +24,7 @@ from dlc.dialects.kernel_func import FuncOp
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import KernelKind
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.size import SizeAttr, number_attribute, numbers_attribute
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.sized_types import SizesAttr, sized_tensor
@@ -141,11 +142,12 @@ def bind_index(op: SizeIndexOp, number: int) -> None:
     Rewriter.replace_op(op, constant)
 
 
+_COUNTS = {AxesOp: "extents", FuncOp: "grid", RingOp: "count"}
+
+
 def _counts_points(op: Operation, name: str) -> bool:
-    """True for a property that says how many points or blocks there are."""
-    return (isinstance(op, AxesOp) and name == "extents") or (
-        isinstance(op, FuncOp) and name == "grid"
-    )
+    """True for a property that says how many points, blocks or chunks there are."""
+    return any(isinstance(op, kind) and name == said for kind, said in _COUNTS.items())
 
 
 def _same(bound: Sequence[Attribute], before: Sequence[Attribute]) -> bool:

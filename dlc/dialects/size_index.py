@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, prod
-from operator import index
+from math import inf
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -106,20 +105,20 @@ def size_index(name: str, at: Operation) -> SizeIndexOp | None:
 
 def narrow_sizes(kernel: Operation, refs: Sequence[SSAValue]) -> None:
     """
-    Takes from the values of a kernel's sizes those at which one of `refs`, with a size for its
-    outermost extent, has more elements than a subscript of 32 bits reaches. NeedsNumber where that
-    leaves out the likely ones.
+    Takes from the values of a kernel's sizes those at which one of `refs` has more elements than a
+    subscript of 32 bits reaches. NeedsNumber where that leaves out the likely ones.
     """
     ops = {op.size.data: op for op in kernel.walk() if isinstance(op, SizeIndexOp)}
     known = {name: op.index_range() for name, op in ops.items()}
     for ref in refs:
-        outermost, *rest = [Size.of(extent) for extent in shape_of(ref)] or [Size()]
-        elements = prod(index(extent) for extent in rest)
-        while outermost.names and elements and outermost.bounds(known)[1] * elements > WIDEST:
-            name = max(outermost.names, key=lambda name: known[name][1])
+        elements = Size.of(1)
+        for extent in shape_of(ref):
+            elements *= extent
+        while elements.names and elements.bounds(known)[1] > WIDEST:
+            name = max(elements.names, key=lambda name: known[name][1])
             low, high = known[name]
             if high <= ops[name].symbol.likely:
-                raise NeedsNumber(outermost)
+                raise NeedsNumber(elements)
             known[name] = low, max(high // 2, ops[name].symbol.likely)
     for name, op in ops.items():
         if known[name][1] < op.symbol.bounds[1]:

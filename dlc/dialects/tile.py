@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
+from operator import index
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -181,7 +182,7 @@ class LaunchOp(ForOpBase):
                 f"{found}"
             )
         extent, waves = self.extent(blocks[found[0]]), found[1]
-        if waves not in waves_of(extent):
+        if waves != 1 and waves not in waves_of(index(extent)):
             raise VerifyException(
                 f"expected 1 wave, or waves of a power of 2 of the {extent} points of "
                 f"%{blocks[found[0]].name_hint}, found {waves}"

@@ -15,6 +15,7 @@ from xdsl.traits import Pure
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
 from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
+from dlc.dialects.size_index import SizeIndexOp
 
 
 def missing_barriers(
@@ -51,7 +52,7 @@ class Uniformity:
                 and self.control(parent)
             )
         assert isinstance(owner, Operation)
-        if isinstance(owner, arith.ConstantOp | kernel.BlockIdOp):
+        if isinstance(owner, arith.ConstantOp | kernel.BlockIdOp | SizeIndexOp):
             return True
         if isinstance(owner, kernel.ThreadIdOp):
             return False

@@ -31,6 +31,7 @@ from dlc.dialects.layouts import (
 )
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr, FloorDiv, Mod
+from dlc.ir.sizes import Size
 from dlc.target import WIDEST_ACCESS
 
 
@@ -184,6 +185,15 @@ def _atom_divisor(atom: SSAValue | FloorDiv | Mod) -> int:
             return known_divisor(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else 1
 
 
+def offset_divisor(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> int:
+    """A number that divides an element's distance from the memref's address; see `known_divisor`"""
+    strides = strides_of(type)
+    if not any(isinstance(stride, Size) for stride in strides):
+        return known_divisor(linear_offset(type, subscripts))
+    parts = zip(subscripts, map(Size.of, strides), strict=True)
+    return gcd(*(known_divisor(e) * gcd(n.constant, *(c for _, c in n.terms)) for e, n in parts))
+
+
 def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
     """
     True if `condition >= 0` has one truth value for all lanes 0 up to `width`.
@@ -217,7 +227,7 @@ def vector_width(type: MemRefType[Attribute], base: Sequence[Expr], alignment: i
     if not shape_of(type) or strides_of(type)[-1] != 1:
         return 1
     size = element_bytes(type.element_type)
-    offset = known_divisor(linear_offset(type, base))
+    offset = offset_divisor(type, base)
     width = WIDEST_ACCESS // size
     while width > 1 and (offset % width or (width * size) > alignment):
         width //= 2

@@ -10,9 +10,11 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from dlc.analysis.kernel.layout import has_unit_stride, known_divisor, vector_width
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import divides
 from dlc.target import WIDEST_ACCESS
 
 Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
@@ -53,9 +55,9 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     width = vector_width(type, base, alignment)
     walked = [s for s, n in zip(strides_of(type)[:-1], sizes[:-1], strict=True) if n != 1]
     divided = [*sizes[-1:], *walked]
-    if whole and sizes and not sure(Expr((), shape_of(type)[-1] - sizes[-1]) - base[-1]):
+    if whole and sizes and not sure(extents_at(type, slab)[-1] - sizes[-1] - base[-1]):
         divided += [shape_of(type)[-1], known_divisor(base[-1])]
-    while any(n % width for n in divided):
+    while not all(divides(width, n) for n in divided):
         width //= 2
     return width
 

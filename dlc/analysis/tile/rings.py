@@ -18,6 +18,7 @@ from dlc.dialects.ring_ops import ASYNC
 from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import NeedsNumber, Size
 
 Request: TypeAlias = tile.FillOp | tile.AcquireOp
 
@@ -49,7 +50,7 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
         return None
     (axis,) = loop.axes_of(SERIAL)
     own = all(op.chunk == Expr.of(axis) for op in users)
-    return loop if own and loop.most(axis) <= ring.chunks else None
+    return loop if own and sure(ring.size - loop.count(axis)) else None
 
 
 def is_async(op: Operation | None) -> bool:
@@ -90,7 +91,7 @@ def makes_group(op: tile.FillOp) -> bool:
     True if an asynchronous fill closes a group of copies, though it may be empty. Where a ring has
     one chunk, only its request does.
     """
-    return op.source.chunks > 1 or not is_idle(op)
+    return op.source.most_chunks > 1 or not is_idle(op)
 
 
 def closes_group(run: Sequence[Request], pending: Iterable[int]) -> bool:
@@ -141,10 +142,25 @@ def pending_groups(
             newest = max(group_of[chunk] for chunk in chunks)
             pending[op] = min(pending.get(op, groups), groups - 1 - newest)
 
+    _check_counts(root)
     _play(root.body.block.ops, {}, visit)
     waiting = (run[0] for run in runs.values())
     never = (op for op in waiting if isinstance(op, tile.AcquireOp) and op not in pending)
     return dict.fromkeys(filter(is_async, never), 0) | pending
+
+
+def _check_counts(root: tile.LaunchOp | kernel.FuncOp) -> None:
+    """
+    NeedsNumber where an asynchronous ring is worked through beside a loop that ends at a size: how
+    many groups come between is not known then. One loop has the same first groups however often it
+    runs.
+    """
+    loops = [op for op in root.walk() if isinstance(op, AxesOp) and op is not root and _rings(op)]
+    serial = [op.axes_of(SERIAL) for op in loops if op.axes_of(SERIAL)]
+    extents = [Size.of(op.extent(a)) for op in loops for a in op.axes_of(SERIAL)]
+    sizes = [extent for extent in extents if extent.number is None]
+    if sizes and len(serial) > 1:
+        raise NeedsNumber(sizes[0])
 
 
 def _play(
@@ -159,7 +175,8 @@ def _play(
         elif isinstance(op, AxesOp) and (rings := _rings(op)):
             axes = op.axes_of(SERIAL)
             enough = 2 * max(ring.depth for ring in rings) + 2
-            for point in product(*(range(min(op.extent(a), enough)) for a in axes)):
+            points = [range(int(min(op.most(a), enough))) for a in axes]
+            for point in product(*points):
                 _play(op.body.block.ops, {**at, **dict(zip(axes, point, strict=True))}, visit)
 
 

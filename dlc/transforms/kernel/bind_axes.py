@@ -24,6 +24,7 @@ from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_op import NEW, around_kernels, tensor_of
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import needing_numbers
+from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
@@ -148,7 +149,12 @@ class _Binding:
             updates,
             lockstep=True,
         )
-        self._outside = [op for op in self.func.body.block.ops if op is not launch]
+        block = self.func.body.block
+        sizes = [op for op in block.ops if isinstance(op, SizeIndexOp)]
+        for size in reversed(sizes):  # before what is computed of the number of the block
+            size.detach()
+            Rewriter.insert_op(size, InsertPoint.at_start(block))
+        self._outside = [op for op in block.ops if op is not launch and op not in sizes]
         self._builder = Builder(InsertPoint.before(launch))
         self._zero: SSAValue | None = None
         self._guard: list[Expr] = []
@@ -225,7 +231,7 @@ class _Binding:
         rank = number // beside
         if waves > 1 and rank.terms:
             rank = self._define(kernel.IndexOp(rank), "rank")
-        place = Expr((), extent - 1) - _in_waves(rank, extent // waves, waves)
+        place = size_expr(extent, self._launch) - 1 - _in_waves(rank, extent // waves, waves)
         self._values[slowest] = self._part(place, slowest)
         self._decode(others, number % beside)
 

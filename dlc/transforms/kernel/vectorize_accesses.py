@@ -18,7 +18,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.kernel.layout import holds_alike, known_divisor, linear_offset
+from dlc.analysis.kernel.layout import holds_alike, offset_divisor
 from dlc.dialects import kernel
 from dlc.dialects.access import simplify_where
 from dlc.dialects.kernel_memory import element_bytes
@@ -164,7 +164,7 @@ class _Copy:
         size = width * element_bytes(type.element_type)
         if self._alignment(op.ref) % size:
             raise Decline(f"{name} is aligned to {self._alignment(op.ref)} bytes, not {size}")
-        if known_divisor(linear_offset(type, first)) % width:
+        if offset_divisor(type, first) % width:
             raise Decline(f"its strips in {name} do not all begin at a multiple of {width}")
         where = [c.substitute(at_lane) for c in op.where]
         if not all(holds_alike(c, lane, width) for c in where):

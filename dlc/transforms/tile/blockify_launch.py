@@ -130,15 +130,17 @@ class BlockifyLaunchPass(SchedulingPass):
         before = [k for a, k in kept.items() if a in grid]
         after = [k for k in kept.values() if k not in before]
         made = replace_axes(launch, [*before, *order, *own, *after, *serial], meaning)
+        sized = slowest is not None and isinstance(counts[slowest], Size)
+        waves = 1 if sized else self.waves  # of a size it is not known what divides it
         if slowest is not None:
-            launch.set_order(made[block[slowest]], self.waves)
+            launch.set_order(made[block[slowest]], waves)
         sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
         grouped = f", in panels of {panel} block columns" if panel else ""
         if panel and (empty := -counts[-1] % panel):
             grouped += f", of which the last {empty} have no points"
         if slowest is not None:
             grouped += f", the last along {names[slowest]} first"
-            grouped += f", in {self.waves} waves" if self.waves > 1 else ""
+            grouped += f", in {waves} waves" if waves > 1 else ""
         if near is not None:
             grouped += f", {self.lanes} along {names[thread.index(near.axis)]} neighbours in a warp"
         return f"blocks of {sizes} points, {across} threads{grouped}"
@@ -170,6 +172,8 @@ class BlockifyLaunchPass(SchedulingPass):
             message = "panels have an order of their own"
             raise OptionError("last", message, "take either last or group")
         count = counts[-self.last]
+        if isinstance(count, Size):
+            return len(counts) - self.last
         if count > 1 and self.waves not in tile.waves_of(count):
             ways = ", ".join(map(str, tile.waves_of(count)))
             message = f"{count} blocks do not come in {self.waves} waves"

@@ -101,13 +101,13 @@ class ChunkMatmulKPass(SchedulingPass):
             raise Decline("it has no contraction")
         vector = self.vector
         long = [r for r in reduces if r.most(r.axes[-1]) > self.bk or len(r.axes) > 1]
-        wide = [r for r in reduces if r.least(r.axes[-1]) >= vector > 1]
+        wide = [r for r in reduces if r in long or r.least(r.axes[-1]) >= vector]
+        wide = [r for r in wide if self._chunk(r) >= vector > 1]
         if not long and not wide:
             raise Decline(f"no K is longer than a chunk of {self.bk}")
         for reduce in long:
             name = reduce.axes[-1].name_hint or "k"
-            size = min(self.bk, reduce.extent(reduce.axes[-1]))
-            outer = chunk(reduce, reduce.axes[-1], size, (f"{name}o", f"{name}i"))
+            outer = chunk(reduce, reduce.axes[-1], self._chunk(reduce), (f"{name}o", f"{name}i"))
             assert isinstance(outer, tile.ReduceOp)
             _join(outer, f"{name}o")
         for reduce in wide:
@@ -116,13 +116,17 @@ class ChunkMatmulKPass(SchedulingPass):
         done += [f"runs of {vector}"] if wide else []
         return f"K in {', '.join(done)}"
 
+    def _chunk(self, reduce: tile.ReduceOp) -> int:
+        """The points of a chunk, all that there may be if those are fewer."""
+        assert self.bk is not None
+        return int(min(self.bk, reduce.most(reduce.axes[-1])))
+
     def _cascades(self, reduces: Sequence[tile.ReduceOp]) -> str:
         """Folds sums of powers chunk by chunk, the largest exponent of a chunk first."""
         assert self.bk is not None
         for reduce in reduces:
-            size = min(self.bk, reduce.extent(reduce.axes[-1]))
             name = reduce.axes[-1].name_hint or "k"
-            chunk(reduce, reduce.axes[-1], size, (f"{name}o", f"{name}i"))
+            chunk(reduce, reduce.axes[-1], self._chunk(reduce), (f"{name}o", f"{name}i"))
             inner = find_largest_first(reduce)
             scores = [op for r in inner for op in r.body.walk() if isinstance(op, tile.ReduceOp)]
             for op in (*inner, *scores):
@@ -147,12 +151,10 @@ def _join(outer: tile.ReduceOp, name: str) -> None:
     joined = Axis(name, prod(map(outer.extent, axes)), SERIAL)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        found: dict[BlockArgument, Expr] = {}
-        rest = joined.extent
-        for axis in axes:
-            rest //= outer.extent(axis)
-            found[axis] = (e[joined] // rest) % outer.extent(axis)
-        return found
+        found, rest = dict[BlockArgument, Expr](), e[joined]
+        for axis in reversed(axes[1:]):
+            found[axis], rest = rest % outer.extent(axis), rest // outer.extent(axis)
+        return {axes[0]: rest, **found}
 
     replace_axes(outer, [joined], meaning)
 

@@ -279,11 +279,11 @@ def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp], products: int) -> N
     """Moves the first requests before the loop, the others behind its acquires."""
     rings, in_use = [fill.source for fill in fills], 1 + products
     for ahead in range(max(ring.depth for ring in rings) - in_use):
-        early = [r for r in rings if ahead < min(r.depth - in_use, r.chunks)]
+        early = [r for r in rings if ahead < min(r.depth - in_use, r.most_chunks)]
         prologue = [_request(ring, ahead) for ring in early]
         Rewriter.insert_op(prologue, InsertPoint.before(loop))
     acquires = [op for op in loop.body.block.ops if isinstance(op, tile.AcquireOp)]
-    late = [ring for ring in rings if ring.depth - in_use < ring.chunks]
+    late = [ring for ring in rings if ring.depth - in_use < ring.most_chunks]
     requests = [_request(ring, _iteration(loop) + (ring.depth - in_use)) for ring in late]
     Rewriter.insert_op(requests, InsertPoint.after(acquires[-1]))
     for fill in fills:

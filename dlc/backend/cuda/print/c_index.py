@@ -15,7 +15,7 @@ from dlc.dialects.access import simplify_where
 from dlc.ir.bounds import bounds, never, sure
 from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range
 
-_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_INT_MIN, MOST_INT = -(2**31), 2**31 - 1
 
 Use = Callable[[SSAValue], Text]
 """The function that gives an index value its text."""
@@ -34,14 +34,14 @@ def index_type(value: SSAValue) -> str:
 
 
 def _is_int(range: Range) -> bool:
-    return range[0] >= _INT_MIN and range[1] <= _INT_MAX
+    return range[0] >= _INT_MIN and range[1] <= MOST_INT
 
 
 def counter_type(loop: scf.ForOp) -> str:
     """The C type of a loop's index, which is a step beyond its last value in the end."""
     last = bounds(loop.ub)[1] - 1 + bounds(loop.step)[1]
     index = loop.body.block.args[0]
-    return index_type(index) if last <= _INT_MAX else "long long"
+    return index_type(index) if last <= MOST_INT else "long long"
 
 
 def _product_range(atom: Atom, coefficient: int) -> Range:

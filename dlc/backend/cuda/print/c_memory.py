@@ -6,14 +6,22 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from xdsl.dialects.builtin import VectorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.expression_parts import is_declaration, is_guarded, users_of
 from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.shared_memory import alignment_in, shared_slots
-from dlc.backend.cuda.print.c_index import IndexText
+from dlc.backend.cuda.print.c_index import MOST_INT, IndexText
 from dlc.backend.cuda.print.c_scalar import value_type
-from dlc.backend.cuda.print.c_text import HALF_HEADERS, Text, binary, call, ternary
+from dlc.backend.cuda.print.c_text import (
+    HALF_HEADERS,
+    Text,
+    binary,
+    call,
+    cast,
+    integer,
+    ternary,
+)
 from dlc.backend.cuda.print.c_values import Values
 from dlc.backend.cuda.print.interface import c_element, dynamic_shared_bytes
 from dlc.backend.cuda.print.prelude_mma import rows_name
@@ -21,8 +29,10 @@ from dlc.backend.cuda.print.prelude_wgmma import wgmma_name
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
-from dlc.dialects.layouts import span, static_shape
+from dlc.dialects.layouts import shape_of, span, static_shape, strides_of
+from dlc.dialects.size_index import size_bounds, size_expr
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size
 from dlc.target import MBARRIER_BYTES
 
 
@@ -50,6 +60,8 @@ class Accesses(Values):
         name = self.text[ref].text
         if is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
+        if any(isinstance(stride, Size) for stride in strides_of(memref_of(ref))):
+            return Text(f"{name}[{self._sized_offset(ref, subscripts)}]")
         place = place_of(memref_of(ref), subscripts)
         offset = self.index.expr(place.base + place.unit)
         if place.exchange != Expr():
@@ -59,6 +71,36 @@ class Accesses(Values):
             if place.base != Expr():
                 offset = binary(self.index.expr(place.base), "+", offset)
         return Text(f"{name}[{offset}]")
+
+    def _sized_offset(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
+        """`(b * s + row) * 64 + k`: what an extent that is a size multiplies is computed first."""
+        type, owner = memref_of(ref), ref.owner
+        func = owner.parent_op() if isinstance(owner, Block) else owner
+        assert func is not None
+        sizes = [Size.of(extent) for extent in shape_of(type)]
+        elements = Size.of(1)
+        for size in sizes:
+            elements *= size
+        wide = size_bounds(elements, func)[1] > MOST_INT
+        before: Text | None = None
+        times, rest = 1, Expr()
+        for size, subscript in zip(sizes, subscripts, strict=True):
+            if size.number is not None:
+                times, rest = times * size.number, rest * size.number + subscript
+                continue
+            before = self._sum(before, times, rest)
+            if before is not None:
+                extent = self.index.expr(size_expr(size, func))
+                before = binary(cast("long long", before) if wide else before, "*", extent)
+            times, rest = 1, subscript
+        return self._sum(before, times, rest) or integer(0)
+
+    def _sum(self, before: Text | None, times: int, rest: Expr) -> Text | None:
+        """`before * times + rest`; None for 0."""
+        if before is None:
+            return None if rest == Expr() else self.index.expr(rest)
+        product = before if times == 1 else binary(before, "*", integer(times))
+        return product if rest == Expr() else binary(product, "+", self.index.expr(rest))
 
     def load(self, op: kernel.LoadOp) -> None:
         user = self.user_of(op)

@@ -50,7 +50,7 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
 
 def _requested(to: StageLowering, ring: tile.RingOp, chunk: Expr) -> list[Expr]:
     """Where a chunk is copied: if the ring has it and its loop does not skip it."""
-    where = [Expr((), ring.chunks - 1) - chunk]
+    where = [to.expr(ring.size) - 1 - chunk]
     if (loop := loop_of(ring)) is not None:
         where += to.conditions_at(loop, chunk)
     return simplify_where(where)

@@ -61,7 +61,7 @@ class StageLowering(KernelBuilder):
 
     def number(self, ring: tile.RingOp, chunk: Expr) -> Expr:
         """Which of all chunks that a block works through one of a ring is, for who computes."""
-        return self.turns.index * ring.chunks + chunk
+        return chunk if self.turns.count == 1 else self.turns.index * ring.chunks + chunk
 
     @property
     def threads(self) -> int:

@@ -14,6 +14,7 @@ from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import KernelSignature, around_kernels, kernels_in
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
+from dlc.dialects.size_index import SizeIndexOp
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
 from dlc.text import unique_name
@@ -113,6 +114,8 @@ def _rebuilt(
     """
     for block in (kernel.launch.body.block, kernel.body.block):
         for op in reversed(list(block.ops)):
+            if isinstance(op, SizeIndexOp):  # types name it
+                continue
             if op.results and not any(r.uses for r in op.results):
                 op.detach()
                 op.erase()
