@@ -42,6 +42,10 @@ def layers(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return x.t().reshape(-1)
 
 
+def again(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.relu(x @ w) @ w)
+
+
 def put(cache: torch.Tensor, x: torch.Tensor) -> None:
     cache[3:5] = x
 
@@ -64,6 +68,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (torch.matmul, tuple(x.bfloat16() for x in ones((1024, 256), (256, 1024)))),
     (gate, ones((256, 256), (256, 512), (256, 512))),
     (layers, ones((128, 512), (512, 512), (512,))),
+    (again, ones((128, 512), (512, 512))),
     (torch.xlogy, ones((8, 8), (8, 8))),
     (torch.softmax, (*ones((64, 1)), -1)),
     (twice, ones((3, 4))),
