@@ -93,11 +93,18 @@ class Lifter(ProgramValues):
             f"expected the last expression to compute tensors from tensors, found {what}", place
         )
 
+    @cached_property
+    def _visited(self) -> dict[ast.expr, Part]:
+        """Expressions that have been visited, whose outer ones are next."""
+        return {}
+
     def visit(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:
         """
         `outermost` marks the program's result, which it computes even if it is a view; `assigned`
         what a variable is given: a list of tensors that are there is there as well.
         """
+        if node in self._visited:
+            return self._visited.pop(node)
         if isinstance(node, ast.Name):
             if node.id in self.computed:
                 return Part(node)
@@ -110,6 +117,26 @@ class Lifter(ProgramValues):
             return self.evaluate(node, node, None)
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            return self.visit_choice(node, outermost)
+        return self.visit_parts(node, outermost, assigned)
+
+    def visit_choice(self, node: ast.IfExp | ast.BoolOp, outermost: bool) -> Part:
+        """What is chosen by what is known; the rest is not evaluated."""
+        first = node.test if isinstance(node, ast.IfExp) else node.values[0]
+        part = self.visit(first)
+        if not part.known or part.sized:
+            self._visited[first] = part
+            return self.visit_parts(node, outermost)
+        if isinstance(node, ast.IfExp):
+            return self.visit(node.body if part.value else node.orelse, outermost)
+        if len(node.values) == 1 or bool(part.value) == isinstance(node.op, ast.Or):
+            return part
+        rest = ast.copy_location(ast.BoolOp(node.op, node.values[1:]), node)
+        return self.visit(rest, outermost)
+
+    def visit_parts(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:
+        """As `visit`, of an expression all of whose parts are evaluated."""
         listed = assigned and isinstance(node, DISPLAYS)
         reached = self._reached(node) if isinstance(node, ast.Call) else []
         places = self.places_of(reached)

@@ -100,6 +100,8 @@ class ProgramVariables:
                 at = self.lifter.use(self.lifter.visit(index))
                 return ast.copy_location(ast.Subscript(base, at, ast.Store()), node)
             case ast.Attribute(value=value, attr=attr):
+                if isinstance(self.lifter.scope.get(root_of(node) or ""), torch.nn.Parameter):
+                    self.refuse(LATE, node)  # such as its gradient, which an optimizer takes
                 self._bring_root(node)
                 base = self.lifter.use(self.lifter.visit(value))
                 return ast.copy_location(ast.Attribute(base, attr, ast.Store()), node)

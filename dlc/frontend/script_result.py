@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.lift import Lifter
+from dlc.frontend.module_state import kept_state
 from dlc.frontend.program_module import Program, program_module
 from dlc.frontend.program_values import has_tensor
 from dlc.frontend.source import ImportFailure
@@ -48,7 +49,11 @@ def _holds_tensors(program: Program) -> bool:
     """True if a program returns a tensor, or cannot be run without data."""
     module, args = program
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode, redirect_stdout(StringIO()):
+        with (
+            kept_state(module),
+            FakeTensorMode(allow_non_fake_inputs=True) as mode,
+            redirect_stdout(StringIO()),
+        ):
             given = tree_map_only(torch.Tensor, mode.from_tensor, args)
             with torch.no_grad():
                 return has_tensor(module(*given))

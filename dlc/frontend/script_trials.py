@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.frontend.constants import SCALARS, key_of
 from dlc.frontend.foreign import is_own
+from dlc.frontend.module_state import kept_state
 from dlc.frontend.names_read import names_in_code
 from dlc.frontend.parts import place_in
 from dlc.frontend.source import ImportFailure
@@ -145,6 +146,7 @@ def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
     torch.compile as they are in eager, since what is compiled would read the data.
     """
     with ExitStack() as stack:
+        stack.enter_context(kept_state(module))
         mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(redirect_stdout(StringIO()))

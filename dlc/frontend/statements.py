@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import copy
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.left_out import acting
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
+from dlc.frontend.module_state import state_of
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
 from dlc.frontend.printed import described, is_description
@@ -94,6 +95,11 @@ class Statements:
         """True once the script has ended itself, by `sys.exit()`."""
 
     @property
+    def _readable(self) -> set[str]:
+        """The variables that anything may look at: those that there are, or that functions read."""
+        return self.seen | self.lifter.scope.keys() | self.lifter.computed
+
+    @property
     def result(self) -> ast.expr | None:
         """What the program computed last."""
         return self.results[-1] if self.results else None
@@ -109,7 +115,15 @@ class Statements:
                 return
             for named in named_expressions(statement):
                 self._statement(named, False)
+            held = self._held_state() if self.begun else {}
             self._statement(statement, ends and statement is statements[-1])
+            now = self._held_state() if held else {}
+            if any(now[key] != before for key, before in held.items() if key in now):
+                self.variables.refuse(LATE, statement)
+
+    def _held_state(self) -> dict[int, Hashable]:
+        """What the program's modules and tensors hold."""
+        return state_of([*self.lifter.held.values(), *self.lifter.inputs.values()])
 
     def _statement(self, node: ast.stmt, last: bool) -> None:
         match node:
@@ -117,7 +131,7 @@ class Statements:
                 self._assign(node, [target], value)
             case ast.Expr():
                 self._expression(node, last)
-            case ast.Assign() if single := one_by_one(node, self.seen):
+            case ast.Assign() if single := one_by_one(node, self._readable):
                 count = len(self.results)
                 for one in single:
                     self._statement(one, False)
@@ -137,8 +151,8 @@ class Statements:
                 for name in names_in(node):
                     self.lifter.computed.discard(name)
                     self.lifter.scope.pop(name, None)
-            case ast.Assert() if self.variables.computes(node):
-                self._leave_out(node)
+            case ast.Assert(test=test) if self.variables.computes(node):
+                self._leave_out([test])
             case ast.Return(value=value):
                 if last and value is not None:
                     self._end(value, returned=True)
@@ -172,7 +186,7 @@ class Statements:
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
                 self.is_doubtful = True
             elif self.variables.computes(value):
-                self._leave_out(node)
+                self._leave_out([*value.args, *(k.value for k in value.keywords)])
             else:
                 self._run(node)
         elif last:
@@ -186,10 +200,10 @@ class Statements:
             elif not part.known:
                 self._keep(ast.Expr(part.code), node)
 
-    def _leave_out(self, node: ast.stmt) -> None:
-        """Leaves printing or an assertion out of the program, but not what goes on in it."""
-        for call in acting(node, self.lifter):
-            self._statement(ast.copy_location(ast.Expr(call), node), False)
+    def _leave_out(self, parts: Sequence[ast.expr]) -> None:
+        """Leaves printing or an assertion out of the program, but not what goes on in its parts."""
+        for call in (c for part in parts for c in acting(part, self.functions)):
+            self._statement(ast.copy_location(ast.Expr(call), call), False)
 
     def _shown(self, printed: Sequence[ast.expr]) -> list[ast.expr]:
         """What the program computes of what is printed at its end."""
@@ -276,6 +290,9 @@ class Statements:
     def _update(self, node: ast.AugAssign) -> None:
         name = root_of(node.target)
         changes = self.begun and self.variables.is_changeable(name)
+        if not isinstance(node.target, ast.Name) and not changes:
+            if not self.variables.computes(node.target):
+                self._refuse_late(node)
         if not self.variables.computes(node) and not changes:
             if name in self.seen:
                 self._refuse_late(node)

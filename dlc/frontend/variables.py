@@ -75,7 +75,7 @@ def is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
 def one_by_one(node: ast.Assign, seen: Collection[str]) -> list[ast.stmt]:
     """
     The assignments that `x, y = a, b` stands for, where that makes no difference; else none.
-    Functions may look at the variables in `seen`.
+    Functions, and whatever else there is, may look at the variables in `seen`.
     """
     match node:
         case ast.Assign(targets=[ast.Tuple(targets)], value=ast.Tuple(values)):
