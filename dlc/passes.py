@@ -9,9 +9,10 @@ This list is dlc's own; passes that stand apart from it are below, and plug-ins 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from dlc import plugins
 from dlc.plugins import DLC
@@ -74,7 +75,8 @@ FIRST_STEP = "tileify"
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """A pass at its place in the pipeline; its dump is called `t:007_stage_inputs`."""
 
     number: str

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
@@ -224,7 +224,8 @@ class Target:
         return 32 * self.clock
 
 
-class Core(NamedTuple):
+@dataclass(frozen=True)
+class Core:
     """More than any CPU's core does per second, in operations and in bytes of its cache."""
 
     flops: float

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from dlc.backend.kernel_image import KernelImage
 
 
-class Layout(NamedTuple):
+@dataclass(frozen=True)
+class Layout:
     """A tensor as kernels see it; strides in elements."""
 
     shape: tuple[int, ...]
@@ -43,7 +44,8 @@ class Layout(NamedTuple):
         return f"{list(self.shape)} of {self.dtype} with strides {list(self.strides)}"
 
 
-class Allocate(NamedTuple):
+@dataclass(frozen=True)
+class Allocate:
     """New memory for the buffer `number`."""
 
     number: int
@@ -51,7 +53,8 @@ class Allocate(NamedTuple):
     layout: Layout
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True)
+class Slice:
     """The buffer `number` lies in the allocation `memory`, from the byte `offset` on."""
 
     number: int
@@ -61,7 +64,8 @@ class Slice(NamedTuple):
     layout: Layout
 
 
-class Zero(NamedTuple):
+@dataclass(frozen=True)
+class Zero:
     """Fills `size` bytes of a buffer with zeros: those of `memory` from the byte `offset` on."""
 
     number: int
@@ -72,7 +76,8 @@ class Zero(NamedTuple):
     """True if the program leaves it full of zeros: an allocation in which blocks are counted."""
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True)
+class Launch:
     """Runs so many blocks of a kernel on buffers."""
 
     func: KernelImage
@@ -83,24 +88,27 @@ class Launch(NamedTuple):
     """The program's operations that it does part or all of, such as `3 add.Tensor`."""
 
 
-class Drop(NamedTuple):
+@dataclass(frozen=True)
+class Drop:
     """Nothing uses these buffers any more."""
 
     numbers: tuple[int, ...]
 
 
-class Select(NamedTuple):
-    """The buffer `number` is the element of `whole` that `which` says, `step` bytes each."""
+@dataclass(frozen=True)
+class Select:
+    """The buffer `number` is the element of `whole` that `index` says, `step` bytes each."""
 
     number: int
     name: str
     whole: int
-    which: int
+    index: int
     step: int
     layout: Layout
 
 
-class Carry(NamedTuple):
+@dataclass(frozen=True)
+class Carry:
     """What loops carry: buffers under other numbers, inside and as results."""
 
     inits: tuple[int, ...]
@@ -111,16 +119,18 @@ class Carry(NamedTuple):
     results: tuple[int, ...]
 
 
-class For(NamedTuple):
-    """Takes the steps of a body `turns` times; the number `counter` is that of the turn."""
+@dataclass(frozen=True)
+class For:
+    """Takes the steps of a body `count` times; the number `counter` is that of the turn."""
 
-    turns: int
+    count: int
     counter: int
     carry: Carry
     body: tuple[Step, ...]
 
 
-class While(NamedTuple):
+@dataclass(frozen=True)
+class While:
     """Takes the steps of `before`, and while the buffer `flag` then says so, those of the body."""
 
     carry: Carry
@@ -129,7 +139,8 @@ class While(NamedTuple):
     body: tuple[Step, ...]
 
 
-class If(NamedTuple):
+@dataclass(frozen=True)
+class If:
     """Takes the steps of one of two bodies, as the buffer `flag` says."""
 
     flag: int

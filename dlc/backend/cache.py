@@ -18,9 +18,9 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from dlc.backend import BackendError
 from dlc.log import get_logger
@@ -28,7 +28,8 @@ from dlc.log import get_logger
 _INFO = "entry.json"
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """An object in the cache, and what its build reported about it."""
 
     path: Path

@@ -109,7 +109,7 @@ class Run:
             elif isinstance(step, Allocate):
                 self.hold(step.number, step.layout.allocate(self._backend.device))
             elif isinstance(step, Select):
-                here = addresses[step.whole] + addresses[step.which] * step.step
+                here = addresses[step.whole] + addresses[step.index] * step.step
                 addresses[step.number] = here
                 memory[step.number] = memory[step.whole]
             elif isinstance(step, Zero) and step.counts:
@@ -137,7 +137,7 @@ class Run:
 
     def _for(self, step: For) -> None:
         current = step.carry.inits
-        for turn in range(step.turns):
+        for turn in range(step.count):
             self._addresses[step.counter] = turn
             self._name(step.carry.names[0], current)
             self.take(step.body)

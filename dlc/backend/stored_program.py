@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dlc.backend.bound_program import BoundProgram, Carry, Layout, Step
+from dlc.backend import bound_program
+from dlc.backend.bound_program import BoundProgram
 from dlc.backend.kernel_image import KernelImage
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from dlc.dialects.kernel import FuncOp
 
 _CLASSES: Mapping[str, type[Any]] = {
-    made.__name__: made for made in (*get_args(Step), BoundProgram, Carry, Layout)
+    made.__name__: made
+    for made in vars(bound_program).values()
+    if isinstance(made, type) and is_dataclass(made) and made is not KernelImage
 }
 FACTS = (
     "name_",
@@ -46,15 +49,15 @@ def program_to_json(program: BoundProgram) -> str:
 
     def encoded(value: Any) -> Any:
         match value:
+            case tuple():
+                return [encoded(item) for item in value]
             case KernelImage():
                 return {"kernel": numbers[value]}
             case torch.dtype():
                 return {"dtype": str(value).removeprefix("torch.")}
-            case _ if type(value) in _CLASSES.values():
-                own = [encoded(getattr(value, name)) for name in value.__match_args__]
+            case _ if is_dataclass(value):
+                own = [encoded(getattr(value, field.name)) for field in fields(value)]
                 return {type(value).__name__: own}
-            case tuple():
-                return list(map(encoded, value))
             case _:
                 return value
 

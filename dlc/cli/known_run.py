@@ -9,9 +9,9 @@ show or watch the IR do not look here.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -40,7 +40,8 @@ def key_of(job: Job) -> str | None:
     return content_key(text, target, precision, torch.__version__, source_key())
 
 
-class KnownRun(NamedTuple):
+@dataclass(frozen=True)
+class KnownRun:
     """A run whose entry was found."""
 
     lowered: Lowered

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
 from dlc.ir.leaves import Output
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A leaf of the user's output, by its number, or what is left in an argument, by its name."""
 
     label: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
@@ -14,7 +14,8 @@ from dlc.models.weights import available_bytes
 from dlc.precision import Precision
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True)
+class Shown:
     """What is said of a program beside its kernels and their results."""
 
     rows: list[Row]
@@ -26,7 +27,8 @@ class Shown(NamedTuple):
     """The memory that it takes, in a line; empty for a program that is not planned."""
 
 
-class Subject(NamedTuple):
+@dataclass(frozen=True)
+class Subject:
     """A program in Kernel IR, its arguments, and what PyTorch makes of them in fp64, and as is."""
 
     lowered: Lowered

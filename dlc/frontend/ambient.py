@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 DEVICES = ("cpu", "cuda")
 
 
-class Flag(NamedTuple):
+@dataclass(frozen=True)
+class Flag:
     """A question with the answers yes and no, which is a function in `owner`."""
 
     owner: Any
@@ -43,7 +45,8 @@ FLAGS: Mapping[str, Flag] = {
 """What a program may ask for, by the name of the function."""
 
 
-class Ambient(NamedTuple):
+@dataclass(frozen=True)
+class Ambient:
     """What decides on results beside the arguments."""
 
     autocast: tuple[tuple[str, torch.dtype], ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -23,7 +24,8 @@ from dlc.frontend.names_read import Binding, Bindings
 from dlc.frontend.source import ImportFailure
 
 
-class NotedBinding(NamedTuple):
+@dataclass(frozen=True)
+class NotedBinding:
     """A binding and what it was: a value, or which object."""
 
     binding: Binding
@@ -67,7 +69,8 @@ def _holds(container: Any, items: Sequence[Any]) -> bool:
     return len(found) == len(items) and all(map(is_, found, items))
 
 
-class FollowedTensor(NamedTuple):
+@dataclass(frozen=True)
+class FollowedTensor:
     """A binding of a tensor for which any other will do."""
 
     binding: Binding

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,7 +19,8 @@ _REGISTRIES = ("_parameters", "_buffers")
 _PROPERTIES = attrgetter("shape", "dtype", "layout", "requires_grad")
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True)
+class Held:
     """Finds the one tensor that modules have under such names; None if they have several now."""
 
     places: tuple[tuple[torch.nn.Module, str], ...]

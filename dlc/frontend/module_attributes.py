@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule
@@ -35,7 +35,8 @@ OnMethod: TypeAlias = Callable[[type, str], None]
 """Told of the methods that are read: the class of the module, and the name."""
 
 
-class Noted(NamedTuple):
+@dataclass(frozen=True)
+class Noted:
     """An attribute as it was read first."""
 
     module: torch.nn.Module

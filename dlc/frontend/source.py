@@ -9,8 +9,9 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx.proxy import TracerBase
@@ -40,7 +41,8 @@ ON_DATA = (
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """A position in a source file: line and column count from 1; `text` is the whole line."""
 
     file: str

@@ -11,8 +11,8 @@ are judged as f32.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
 
 import torch
 
@@ -23,7 +23,8 @@ TF32_EPS = 2.0**-10
 """An ulp of tf32, which has 10 bits of a fraction."""
 
 
-class Accuracy(NamedTuple):
+@dataclass(frozen=True)
+class Accuracy:
     """Errors relative to the largest magnitude of the fp64 reference, and what is allowed."""
 
     error: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
@@ -11,7 +11,8 @@ from dlc.judge.accuracy import Accuracy, compare
 from dlc.precision import Precision
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """Results in fp64, and in their own dtypes if PyTorch has computed them."""
 
     exact: Sequence[torch.Tensor]

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from dlc.judge.aten_calls import call, widened, without_onednn
 
 
-class Use(NamedTuple):
+@dataclass(frozen=True)
+class Use:
     """The tensor with that number."""
 
     number: int
 
 
-class PlainCall(NamedTuple):
+@dataclass(frozen=True)
+class PlainCall:
     """An ATen overload, what it is given by name, and the numbers of its results."""
 
     overload: str

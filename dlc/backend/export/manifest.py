@@ -180,10 +180,10 @@ def _step(step: Step, plan: ExportPlan) -> dict[str, Any] | None:
             call = plan.call(step)
             return {"launch": call.kernel, "buffers": list(call.buffers), "ops": list(call.ops)}
         case Select():
-            of, index = names[step.whole], names[step.which]
+            of, index = names[step.whole], names[step.index]
             return {"element": names[step.number], "of": of, "index": index, "step": step.step}
         case For():
-            turns = {"for": step.turns, "counter": names[step.counter]}
+            turns = {"for": step.count, "counter": names[step.counter]}
             return {**turns, **_carry(step.carry, plan), "body": _steps(step.body, plan)}
         case While():
             before = {"while": names[step.flag], "before": _steps(step.before, plan)}

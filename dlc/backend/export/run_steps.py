@@ -36,7 +36,7 @@ class _Writer:
             case Slice():
                 yield self._declared(step, f"{names[step.memory]} + {step.offset}")
             case Select():
-                place = f"{names[step.whole]} + {names[step.which]} * {step.step}"
+                place = f"{names[step.whole]} + {names[step.index]} * {step.step}"
                 yield self._declared(step, place)
             case Zero():
                 yield f"program.zero({names[step.number]}, {step.size});"
@@ -58,7 +58,7 @@ class _Writer:
     def _for(self, step: For) -> Iterator[str]:
         carry, counter = step.carry, self.plan.names[step.counter]
         yield from self._named(carry.names[0], carry.inits)
-        yield f"for (long long {counter} = 0; {counter} < {step.turns}; {counter}++) {{"
+        yield f"for (long long {counter} = 0; {counter} < {step.count}; {counter}++) {{"
         yield from self.block(step.body)
         yield from self._changed(carry.names[0], carry.next)
         yield "}"

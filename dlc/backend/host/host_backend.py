@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -49,7 +49,8 @@ def _arguments(
     return [*encoded, *addresses]
 
 
-class _Prepared(NamedTuple):
+@dataclass(frozen=True)
+class _Prepared:
     """A kernel that is loaded, and all that a launch needs beside addresses."""
 
     kernel: HostKernel
