@@ -151,7 +151,7 @@ def outline(kernel: KernelOp) -> str:
         (
             attention,
             [(1, 32, 512, 64)] * 3 + [(512, 512)],
-            ["for(h,i,j){add}", "for(h,row,c){expsum}"],
+            ["for(h,row,c){expsum{add}}"],
         ),
         (rope, [(1, 32, 128, 64), (128, 64), (128, 64)], ["for(h,i,j){}"]),
         (epilogue, [(128, 512), (512, 256), (256,), (128, 256)], ["for(i,j){add}"]),

@@ -199,5 +199,5 @@ def test_the_estimate_knows_who_computes() -> None:
     seconds, giving = estimate("{producer=1 registers=40}")
     assert seconds <= alone
     lacking = [one.spilled - plain.spilled for one in (giving, spilling)]
-    assert lacking == [255 - 232, 255 - 168]
+    assert 0 == lacking[0] < lacking[1]
     assert (spilling.registers, giving.registers) == (168, 168)
