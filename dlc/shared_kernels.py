@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.backend.kernel_image import KernelImage
 from dlc.diagnostics import OpError, failed_pass
+from dlc.dialects.kernel import FuncOp
 from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
 from dlc.frontend.sized_program import SizedProgram
+from dlc.ir.sizes import NeedsNumber
 from dlc.log import get_logger
 from dlc.stages import Stages
 
@@ -49,12 +52,11 @@ class SharedKernels:
         if key not in self._made:
             stages = make(_likely(program.module.clone(), sizes))
             try:
-                stages.module("kernel")
+                _print(stages.module("kernel"))
                 self._made[key] = stages
-            except (OpError, VerifyException) as error:
+            except Exception as error:  # kernels of one size may have none
                 self._made[key] = None
-                told = _told(error) if isinstance(error, OpError) else str(error)
-                self.obstacle = f"kernels are compiled for each size: {told}"
+                self.obstacle = f"kernels are compiled for each size: {_told(error)}"
                 get_logger("compile").info("%s", self.obstacle)
         return self._made[key]
 
@@ -77,8 +79,19 @@ def are_made_for(kernels: ModuleOp, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-def _told(error: OpError) -> str:
+def _print(kernels: ModuleOp) -> None:
+    """Prints the kernels of all sizes, as launches are going to have them."""
+    for op in kernels.walk():
+        if isinstance(op, FuncOp):
+            _ = KernelImage.of_all_sizes(op).source
+
+
+def _told(error: Exception) -> str:
     """`pass lift-to-loops: its loop nest needs a number for s (model.py:3)`."""
+    if isinstance(error, VerifyException | NeedsNumber | ValueError):
+        return str(error)
+    if not isinstance(error, OpError):
+        return f"internal error: {type(error).__name__}: {error}"
     place, name = file_line_col(error.op.location), failed_pass(error)
     where = f" ({place.filename.data}:{place.line.data})" if place is not None else ""
     return f"{f'pass {name}: ' if name else ''}{error.args[0]}{where}"

@@ -44,6 +44,11 @@ class KernelImage:
         return image
 
     @staticmethod
+    def of_all_sizes(func: FuncOp) -> KernelImage:
+        """The image of a kernel that what is known of it whatever its sizes are is kept in."""
+        return vars(func).setdefault("kept_image", KernelImage.of(func))
+
+    @staticmethod
     def at(func: FuncOp, sizes: Mapping[str, int]) -> KernelImage:
         """A kernel as it is launched for these values of the sizes that it leaves open, by name."""
         from dlc.backend.cuda.print.interface import tensor_maps
@@ -56,7 +61,7 @@ class KernelImage:
             return KernelImage.of(func)
         bound = bound_kernel(func, sizes)
         image = KernelImage((func, own), lambda: func)
-        shared = vars(func).setdefault("kept_image", KernelImage.of(func))
+        shared = KernelImage.of_all_sizes(func)
         image.__dict__.update(
             {name: getattr(shared, name) for name in OF_ALL_SIZES},
             grid_size=bound.grid_size,

@@ -20,10 +20,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 import dlc
+from dlc.backend.cuda.print import printer
+from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError
-from dlc.dialects.size_index import SizeIndexOp, narrow_sizes
+from dlc.dialects.kernel import FuncOp
+from dlc.dialects.size_index import SizeIndexOp, kernel_sizes, narrow_sizes
 from dlc.ir.sizes import NeedsNumber
 from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
@@ -152,6 +155,59 @@ def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
     assert len(sources) == len(names)
 
 
+INNER: dict[str, tuple[Callable[..., torch.Tensor], Make, Any]] = {
+    "logits": (
+        lambda x, w: (x @ w).log_softmax(-1),
+        lambda n: (torch.randn(2, n, 32), torch.randn(32, 50)),
+        ({1: Dim("s", max=4096)}, None),
+    ),
+    "rows": (
+        lambda x, w: x @ w,
+        lambda n: (torch.randn(2, n, 32), torch.randn(32, 50)),
+        ({1: Dim("s", max=4096)}, None),
+    ),
+    "columns": (
+        lambda x, w: x @ w,
+        lambda n: (torch.randn(48, 64), torch.randn(64, n)),
+        (None, {1: Dim("s", max=4096)}),
+    ),
+    "columns of halves": (
+        lambda x, w: x @ w,
+        lambda n: (torch.randn(48, 64).half(), torch.randn(64, n).half()),
+        (None, {1: Dim("s", max=4096)}),
+    ),
+    "layers": (
+        lambda x, w: torch.relu(x @ w) @ w.t(),
+        lambda n: (torch.randn(2, n, 32), torch.randn(32, 50)),
+        ({1: Dim("s", max=4096)}, None),
+    ),
+}
+"""Products whose kernels may need a size only to find places in their buffers."""
+
+
+@pytest.mark.parametrize("likely", [2, 3, 17, 48])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", INNER)
+def test_a_size_that_only_places_are_computed_with_is_given(
+    name: str, target: str, likely: int
+) -> None:
+    f, make, marks = INNER[name]
+    program = dlc.compile(f, make(likely), target, "host", dynamic_shapes=marks)
+    (variant,) = program.variants
+    kernels = variant.stages.module("kernel")
+    assert variant.sizes
+    sources: set[str] = set()
+    for n in (2, 3, 17, 48):
+        executor = Executor(kernels, get_backend("host"), {"s": n})
+        args = make(n)
+        (found,) = executor(args)
+        exact = f(*(a.double() for a in args))
+        rounding = 2e-5 if found.dtype == torch.float32 else 2e-3
+        torch.testing.assert_close(found.double(), exact, rtol=rounding, atol=5 * rounding)
+        sources |= {func.source for func in executor.funcs}
+    assert len(sources) == len({func.name_ for func in executor.funcs})
+
+
 @pytest.mark.parametrize("n", [0, 2**31 // 24])
 def test_a_size_that_a_kernel_is_not_made_for_is_refused(n: int) -> None:
     kernels = Stages(module_of("pointwise")).module("kernel")
@@ -203,6 +259,22 @@ def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
     assert program.explain().startswith(
         f"{why} for x_0 - 1 ({__file__}:{f.__code__.co_firstlineno})"
     )
+
+
+def test_kernels_that_cannot_be_printed_are_compiled_for_each_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(func: FuncOp) -> str:
+        if kernel_sizes(func):
+            raise KeyError(func.name_)
+        return print_kernel(func)
+
+    monkeypatch.setattr(printer, "print_kernel", failing)
+    f, x = torch.relu, torch.randn(24, 16)
+    program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
+    torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
+    why = "kernels are compiled for each size: internal error: KeyError: 'relu'\n"
+    assert program.explain().startswith(why)
 
 
 @pytest.mark.parametrize(
