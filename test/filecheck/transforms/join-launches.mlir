@@ -121,3 +121,26 @@ func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
   %v = kernel.launch @flip(%z) : (tensor<64xf32>) -> (tensor<64xf32>)
   func.return %u, %v : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// A part of a kernel does not wait for the grids of other launches, which all of its threads do.
+// CHECK-LABEL: kernel.func @waits(
+// CHECK: func.func @main
+// CHECK-NEXT: kernel.launch @waits(%x)
+// CHECK-NEXT: kernel.launch @waits(%x)
+module attributes {dlc.target = "sm_90"} {
+  kernel.func @waits(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+    %b = kernel.block_id
+    %t = kernel.thread_id
+    kernel.grid_wait
+    kernel.grid_release
+    %v = kernel.load %x[%b * 32 + %t] : memref<64xf32>
+    kernel.store %v, %y[%b * 32 + %t] : memref<64xf32>
+  }
+  func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+    %y = kernel.launch @waits(%x) : (tensor<64xf32>) -> (tensor<64xf32>)
+    %z = kernel.launch @waits(%x) : (tensor<64xf32>) -> (tensor<64xf32>)
+    func.return %y, %z : tensor<64xf32>, tensor<64xf32>
+  }
+}

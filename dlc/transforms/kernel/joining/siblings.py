@@ -8,6 +8,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.roles import registers_set
 from dlc.dialects import kernel
+from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.target import WARP
 
@@ -85,6 +86,8 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
         return "it is for several sizes"
     if any(isinstance(op, kernel.BlockIdOp) and op.part is not None for op in callee.walk()):
         return "it is several kernels in one"
+    if waits_for_grids(callee):
+        return "it waits for the launches before it, which a part of a kernel cannot"
     if registers_set(callee):
         return "its warpgroups divide the registers of a block among them"
     return None
