@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from dlc.dialects.kernel_tma_store import TmaStoreOp
 from dlc.simulator.address_space import Memory
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.hazards import Hazard
@@ -50,7 +51,7 @@ class BoxStores:
     """
     The stores in flight. A slab is read when its group has been waited for, and a write to it until
     then, even by a thread that does not know of that wait, is a hazard; what is stored to is
-    written when the wait for that is over, and is not to be accessed before.
+    written when the wait for that is over, and is not to be accessed before, nor stored to again.
     """
 
     def __init__(self, machine: Machine, mbarriers: Mbarriers, *, lockstep: bool) -> None:
@@ -66,7 +67,11 @@ class BoxStores:
         self._read(op, lane, box)
         if not self.lockstep:
             self.mbarriers.check_proxy(op, lane, box.source, box.elements)
-        box.target.shadow.write(op, box.places, np.full(len(box.places), lane))
+            self._check_stored(op, lane, box)
+        lanes = np.full(len(box.places), lane)
+        if box.target in self.flying:
+            self._check(box.target, op, box.places, lanes)
+        box.target.shadow.write(op, box.places, lanes)
         box.target.guard = partial(self._check, box.target)
         mask = self.flying.setdefault(box.target, np.zeros(len(box.target.data), np.bool_))
         mask[box.places] = True
@@ -125,6 +130,20 @@ class BoxStores:
     def _read(self, op: Operation, lane: int, box: Box) -> None:
         assert box.source.shadow is not None
         box.source.shadow.read(op, box.elements, np.full(len(box.elements), lane))
+
+    def _check_stored(self, op: Operation, lane: int, box: Box) -> None:
+        """A hazard if a thread has stored to a place: fences are of shared memory."""
+        assert box.target.shadow is not None
+        writers = box.target.shadow.writer[box.places]
+        for writer in np.unique(writers[writers > 0]).tolist():
+            past = self.machine.past_access(writer)
+            if not isinstance(past.op, TmaStoreOp):
+                place = box.target.place(int(box.places[first_of(writers == writer)]))
+                sentence = (
+                    f"a thread has stored to {place}, and no kernel.fence_proxy_async orders that "
+                    "before this, as it is one of shared memory"
+                )
+                self.machine.report(self.machine.hazard("race", op, sentence, [lane], past))
 
     def _check(self, memory: Memory, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """A hazard if a lane accesses what is being stored to."""

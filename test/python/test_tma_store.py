@@ -224,11 +224,31 @@ BAD = {
         ), "copy in flight",
         "is accessed while a store to it is in flight: thread 0 requested it and has not waited",
     ),
+    "stored again before it is written": (
+        TEXT.replace("[%w * 16, %p * 8]", "[%w * 16, 0]"), "copy in flight",
+        r"%y\[0, 0\] is accessed while a store to it is in flight: thread 0 requested it",
+    ),
+    "a thread has stored there": (
+        TEXT.replace(
+            "kernel.tma_store", "kernel.store %v, %y[%w * 15, %p * 8] : memref<30x16xf32>\n"
+            " kernel.fence_proxy_async\n kernel.tma_store"
+        ).replace("%v = ", "%o = ").replace("%v,", "%o,", 1).replace(
+            "scf.if %leads {", "%v = kernel.load %x[0, 0] : memref<30x16xf32>\n scf.if %leads {"
+        ), "race",
+        r"stored to %y\[0, 0\], and no kernel.fence_proxy_async orders that before this",
+    ),
     "between units": (
         TEXT.replace("%y_slab[%w, 0, 0, 0]", "%y_slab[%w, 0, 0, 4]"), "misaligned",
         r"a box lies at %y_slab \+ 16 bytes, not a multiple of 128",
     ),
 }  # fmt: skip
+
+
+def test_what_is_written_is_stored_again() -> None:
+    again = TEXT.replace("[%w * 16, %p * 8]", "[%w * 16, 0]").replace("wait 0 read", "wait 0")
+    func = func_of(again.replace("memref<30x16xf32>) grid", "memref<30x16xf32> zeroed) grid"))
+    (found,) = run_kernel(func, [X])
+    np.testing.assert_array_equal(found, np.concatenate([X[:, 8:], 0 * X[:, 8:]], 1))
 
 
 @pytest.mark.parametrize("name", BAD)
