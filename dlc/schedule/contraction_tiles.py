@@ -127,6 +127,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
 
     beside = other(found.rows, row), other(found.columns, column)
     problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
+    if row.index > column.index and problem.tensor and problem.tensor.along_k is not None:
+        # A warpgroup's rows are along whichever axis stands first (`register-tile`).
+        found, row, column, beside = found.turned, column, row, (beside[1], beside[0])
+        problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
     return Tiled(outer, found, row, column, beside, chunked, problem)
 
 

@@ -108,6 +108,59 @@ def test_other_chips_have_no_warpgroups(chip: str) -> None:
     assert "mma=m16n8k16" in module.kernels[0].schedule
 
 
+def _heads(heads: int) -> Callable[..., torch.Tensor]:
+    """A linear layer whose results lie head by head, as attention reads them: (B, H, S, D)."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, w).unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    return f
+
+
+COLUMNS_FIRST: dict[str, Program] = {
+    "heads": (_heads(3), [(1, 136, 128), (192, 128)], 128),
+    "heads of batches": (_heads(3), [(2, 136, 128), (192, 128)], 128),
+    "few columns of a head": (_heads(2), [(1, 72, 128), (80, 128)], 128),
+    "heads of a matrix": (
+        lambda x, w: (x @ w).view(-1, 8, 64).transpose(0, 1), [(520, 128), (128, 512)], 128,
+    ),
+    "one first factor for all": (torch.matmul, [(200, 136), (3, 136, 264)], 136),
+    "results turned": (lambda x, w: F.linear(x, w).mT, [(3, 264, 136), (200, 136)], 136),
+    "a convolution of one tap": (F.conv1d, [(3, 128, 264), (264, 128, 1)], 128),
+    "panels of what has one element at each place": (
+        lambda x, w: w.squeeze(-1).mT @ x, [(3, 136, 512), (136, 512, 1)], 136,
+    ),
+}  # fmt: skip
+"""Programs whose axis of columns stands before that of rows, as its operand comes first."""
+
+
+@pytest.mark.parametrize("type", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", COLUMNS_FIRST)
+def test_a_default_can_be_obeyed(name: str, chip: str, type: torch.dtype) -> None:
+    """The rows of a warpgroup are along the axis that stands first, whichever operand it is of."""
+    f, shapes, length = COLUMNS_FIRST[name]
+    torch.manual_seed(len(name))
+    inputs = [torch.randn(shape).to(type) for shape in shapes]
+    module = dlc.compile(f, tuple(inputs), chip, "host")
+    assert ("mma=m64n" if chip == "sm_90" else "mma=m16n8k16") in module.kernels[0].schedule
+    exact = f(*(x.double() for x in inputs))
+    verdict = compare(module(*inputs), exact, f(*inputs), length)
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("type", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("shape", [(1, 1024, 1024, 16), (2, 1024, 1024, 16), (1, 128, 512, 8),
+                                   (2, 128, 512, 8)])  # fmt: skip
+def test_heads_of_models(shape: tuple[int, ...], chip: str, type: torch.dtype) -> None:
+    """A default of heads is obeyed at sizes of models."""
+    batch, length, width, heads = shape
+    given = tuple(torch.empty(s, dtype=type) for s in [(batch, length, width), (width, width)])
+    first, *_ = dlc.compile(_heads(heads), given, chip, "host").kernels
+    assert ("wgmma_m64n" if chip == "sm_90" else "mma_m16n8") in first.source
+
+
 LARGE: dict[str, Program] = {
     "plain": (F.linear, [(2048, 2048), (2048, 2048)], 2048),
     "gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), [(2048, 2048), (2048, 2048), (2048,)], 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
@@ -28,6 +28,13 @@ class Contraction:
     """The axes of the second operand only."""
     row_loads: tuple[LoadOpBase, ...]
     column_loads: tuple[LoadOpBase, ...]
+
+    @property
+    def turned(self) -> Contraction:
+        """The same with its columns as rows."""
+        rows, row_loads = self.rows, self.row_loads
+        turned = replace(self, rows=self.columns, row_loads=self.column_loads)
+        return replace(turned, columns=rows, column_loads=row_loads)
 
 
 def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:

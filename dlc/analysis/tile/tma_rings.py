@@ -31,13 +31,18 @@ def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str |
     return None
 
 
+def row_dim(ring: tile.RingOp) -> int:
+    """The dimension along which a ring's slab has rows: the last that a slot has, not of size 1."""
+    sizes = ring.slab.slab_sizes
+    return max((d for d, size in enumerate(sizes) if size != 1), default=len(sizes) - 1)
+
+
 def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
     """The box of a ring's tensor map: its slab, or a panel of it where the ring is swizzled."""
-    *outer, inner = ring.slab.slab_sizes
-    layout = ring.ring_type.layout
+    sizes, layout = list(ring.slab.slab_sizes), ring.ring_type.layout
     if isinstance(layout, SwizzleAttr):
-        inner = layout.bytes.data // ring.element_bytes
-    return (*outer, inner)
+        sizes[row_dim(ring)] = layout.bytes.data // ring.element_bytes
+    return tuple(sizes)
 
 
 def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:

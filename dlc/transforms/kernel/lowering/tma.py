@@ -39,7 +39,13 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.tile.rings import is_idle, rings_by_loop
-from dlc.analysis.tile.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
+from dlc.analysis.tile.tma_rings import (
+    loop_obstacle,
+    ring_box,
+    ring_obstacle,
+    row_dim,
+    slot_obstacle,
+)
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -178,10 +184,10 @@ def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> lis
     """The requests of a chunk's slab: one, or one for each panel of a swizzled slab."""
     base = to.exprs(ring.slab.subscripts, {ring.chunk: chunk})
     sizes, pipeline = ring.slab.slab_sizes, to.pipelines[ring]
-    width = ring_box(ring)[-1]
+    inner = row_dim(ring)
 
     def load(column: int) -> kernel.TmaLoadOp:
-        place = [Expr()] * (len(sizes) - 1) + [Expr((), column)]
+        place = [Expr((), column if d == inner else 0) for d in range(len(sizes))]
         coordinates = [b + p for b, p in zip(base, place, strict=True)]
         target = [p for p, size in zip(place, sizes, strict=True) if size != 1]
         return kernel.TmaLoadOp(
@@ -189,7 +195,7 @@ def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> lis
             pipeline.full, slot,
         )  # fmt: skip
 
-    return [load(column) for column in range(0, sizes[-1], width)]
+    return [load(column) for column in range(0, sizes[inner], ring_box(ring)[inner])]
 
 
 def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
