@@ -34,7 +34,6 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue, TypeAttribute
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -61,11 +60,11 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
-from dlc.dialects.directives import Conditions, MemRef, map_of, mentioned, set_map
-from dlc.dialects.index_syntax import parse_expr, print_subscripts
+from dlc.dialects.directives import Conditions, MemRef, map_of
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import WIDTHS, SwizzleAttr, shape_of
+from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 from dlc.target import TENSOR_ALIGNMENT
@@ -203,38 +202,20 @@ class Copy(CustomDirective):
     map: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        indices = mentioned(self.indices, state)
-        exprs: list[AffineExpr] = []
-
-        def place(operand: OperandVariable) -> None:
-            operand.parse(parser, state)
-            exprs.extend(
-                parser.parse_comma_separated_list(
-                    parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-                )
-            )
-
-        place(self.tensor_map)
-        parser.parse_punctuation("->")
-        place(self.target)
-        parser.parse_punctuation(",")
-        place(self.barriers)
-        set_map(self.map, state, indices, exprs)
+        places = ("", self.tensor_map), ("->", self.target), (",", self.barriers)
+        parse_places(parser, state, places, self.indices, self.map)
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        map, indices, target = map_of(self.map, op), self.indices.get(op), self.target.get(op)
+        target = self.target.get(op)
         assert isinstance(target.type, MemRefType)
-        end = len(map.results) - 1
-        begin = end - target.type.get_num_dims()
-        for before, operand, exprs in (
-            (" ", self.tensor_map.get(op), map.results[:begin]),
-            (" -> ", target, map.results[begin:end]),
-            (", ", self.barriers.get(op), map.results[end:]),
-        ):
-            printer.print_string(before)
-            printer.print_ssa_value(operand)
-            print_subscripts(printer, AffineMap(map.num_dims, 0, exprs), indices)
-        state.should_emit_space, state.last_was_punctuation = True, False
+        rank = target.type.get_num_dims()
+        begin = len(map_of(self.map, op).results) - 1 - rank
+        places = (
+            ("", self.tensor_map.get(op), begin),
+            ("->", target, rank),
+            (",", self.barriers.get(op), None),
+        )
+        print_places(printer, state, op, places, self.indices, self.map)
 
 
 @irdl_op_definition

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -50,12 +49,12 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
-from dlc.dialects.directives import Conditions, MemRef, map_of, mentioned, set_map
-from dlc.dialects.index_syntax import parse_expr, print_subscripts
+from dlc.dialects.directives import Conditions, MemRef
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_shared, memref_of
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, holds_box, verify_coordinates
+from dlc.dialects.places import parse_places, print_places
 from dlc.ir.expr import Expr
 
 
@@ -69,33 +68,14 @@ class Stored(CustomDirective):
     map: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        indices = mentioned(self.indices, state)
-        exprs: list[AffineExpr] = []
-
-        def place(operand: OperandVariable) -> None:
-            operand.parse(parser, state)
-            exprs.extend(
-                parser.parse_comma_separated_list(
-                    parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-                )
-            )
-
-        place(self.source)
-        parser.parse_punctuation("->")
-        place(self.tensor_map)
-        set_map(self.map, state, indices, exprs)
+        places = ("", self.source), ("->", self.tensor_map)
+        parse_places(parser, state, places, self.indices, self.map)
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        map, indices, source = map_of(self.map, op), self.indices.get(op), self.source.get(op)
+        source = self.source.get(op)
         rank = memref_of(source).get_num_dims()
-        for before, operand, exprs in (
-            (" ", source, map.results[:rank]),
-            (" -> ", self.tensor_map.get(op), map.results[rank:]),
-        ):
-            printer.print_string(before)
-            printer.print_ssa_value(operand)
-            print_subscripts(printer, AffineMap(map.num_dims, 0, exprs), indices)
-        state.should_emit_space, state.last_was_punctuation = True, False
+        places = ("", source, rank), ("->", self.tensor_map.get(op), None)
+        print_places(printer, state, op, places, self.indices, self.map)
 
 
 @irdl_op_definition
