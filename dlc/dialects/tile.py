@@ -96,6 +96,7 @@ from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.scan_ops import ScanOpBase
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
+from dlc.dialects.warp_boxes import warp_boxes
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
@@ -384,8 +385,22 @@ class StoreOp(StoreOpBase):
 
     def verify_(self) -> None:
         super().verify_()
-        if self.boxes is not None and self.boxes.value.data < 1:
+        if self.boxes is None:
+            return
+        if self.boxes.value.data < 1:
             raise VerifyException(f"expected room for a box, found {self.boxes.value.data}")
+        launch = around = self.parent_op()
+        while launch is not None and not isinstance(launch, LaunchOp):
+            launch = launch.parent_op()
+        if launch is None:
+            return  # it is no Tile IR any more
+        if launch is not around:
+            raise VerifyException("expected a store by boxes in the launch, found it in a loop")
+        if isinstance(reason := warp_boxes(self, launch.axes_of(REGISTER)), str):
+            raise VerifyException(
+                "expected points that are boxes of rows of a warp, as sums of tensor cores lie "
+                f"(`register-tile{{mma=…}}`): {reason}"
+            )
 
 
 @irdl_op_definition

@@ -61,7 +61,7 @@ def ended(code: object, place: Place | None) -> ImportFailure:
 def _place_in_frames(filename: str, frames: Sequence[traceback.FrameSummary]) -> Place | None:
     """The innermost place in a text."""
     found = [f for f in frames if f.filename == filename and f.lineno is not None]
-    return place_in(filename, found[-1].lineno or 1, (found[-1].colno or 0) + 1) if found else None
+    return Place.of_frame(found[-1]) if found else None
 
 
 DEVICE = (

@@ -18,6 +18,7 @@ from torch.fx.proxy import TracerBase
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.diagnostics import with_hint
+from dlc.frontend.carets import acting
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import FileLineColLoc, LocationAttr
@@ -56,6 +57,21 @@ class Place:
         text = linecache.getline(file, line).rstrip()
         column = len(text) - len(text.lstrip()) + 1
         return Place((shown_as or {}).get(file, file), line, column, text)
+
+    @staticmethod
+    def of_frame(frame: traceback.FrameSummary, shown_as: Mapping[str, str] | None = None) -> Place:
+        """What a frame was computing: its operator, or the function that it called."""
+        line = frame.lineno or 0
+        place = Place.of_line(frame.filename, line, shown_as)
+        if frame.colno is None or frame.end_lineno is None or frame.end_colno is None:
+            return place
+        texts = [linecache.getline(frame.filename, n) for n in range(line, frame.end_lineno + 1)]
+        encoded = [text.encode() for text in texts]
+        *before, last = encoded
+        code = b"".join([*before, last[: frame.end_colno]])[frame.colno :]
+        read = b"".join(encoded)[: frame.colno + acting(code)]
+        row, column = read.count(b"\n"), len(read.rpartition(b"\n")[2].decode(errors="replace"))
+        return Place(place.file, line + row, column + 1, texts[row].rstrip())
 
     @property
     def location(self) -> FileLineColLoc:
@@ -110,7 +126,8 @@ def place_of(stack_trace: str | None, shown_as: Mapping[str, str] | None = None)
     PyTorch's own, the user's line that called for a compilation; where that is a command's, the
     innermost of a module of `torch.nn`; None if there is none of these.
     """
-    frames = [(m[1], int(m[2])) for m in FRAME.finditer(stack_trace or "")]
+    found = FRAME.finditer(stack_trace or "")
+    frames = [traceback.FrameSummary(m[1], int(m[2]), "", lookup_line=False) for m in found]
     return _innermost(frames, shown_as)
 
 
@@ -118,17 +135,18 @@ def place_of_traceback(
     tb: TracebackType | None, shown_as: Mapping[str, str] | None = None
 ) -> Place | None:
     """The innermost frame of the user's in a traceback that starts in this package."""
-    frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(tb)]
-    return _innermost(frames, shown_as)
+    return _innermost(traceback.extract_tb(tb), shown_as)
 
 
 def _innermost(
-    frames: Sequence[tuple[str, int]], shown_as: Mapping[str, str] | None
+    frames: Sequence[traceback.FrameSummary], shown_as: Mapping[str, str] | None
 ) -> Place | None:
-    inner = [frames[i] for i in _inside_program([file for file, _ in frames])]
-    users = [frame for frame in inner if not frame[0].startswith(TORCH)]
-    found = users[-1] if users else _caller() or (inner[-1] if inner else None)
-    return None if found is None else Place.of_line(*found, shown_as)
+    inner = [frames[i] for i in _inside_program([frame.filename for frame in frames])]
+    users = [frame for frame in inner if not frame.filename.startswith(TORCH)]
+    if not users and (caller := _caller()):
+        return Place.of_line(*caller, shown_as)
+    found = [*inner, *users]
+    return Place.of_frame(found[-1], shown_as) if found else None
 
 
 def _caller() -> tuple[str, int] | None:

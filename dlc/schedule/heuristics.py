@@ -8,9 +8,8 @@ everything else is dealt over threads point by point.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -61,8 +60,6 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
     with fastest_form(kernel, target) as form:
         choice = _choose(form.kernel, target)
-    if any(any(map(op.is_size, op.axes)) for op in kernel.walk() if isinstance(op, loop.ReduceOp)):
-        choice = replace(choice, schedule=_in_turns(choice.schedule))
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
@@ -70,16 +67,15 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     return Choice(_repeating(choice.schedule), reason, choice.lost)
 
 
-def _in_turns(schedule: str) -> str:
-    """A schedule whose splits deal points in turns: runs of a size would begin at products."""
-    return re.sub(
-        r"(split-matmul-k{splits=\d+(?: combine=\w+)?)(?= then|})", r"\1 deal=turns", schedule
-    )
+def _in_turns(kernel: loop.KernelOp) -> bool:
+    """True if a split deals points in turns: runs of a size would begin at products."""
+    reduces = (op for op in kernel.walk() if isinstance(op, loop.ReduceOp))
+    return any(any(map(op.is_size, op.axes)) for op in reduces)
 
 
 def _repeating(schedule: str) -> str:
     """A schedule of a kernel whose reduces are repeated, with the step that repeats them."""
-    return schedule.replace("tileify", "tileify{repeat=true}", 1)
+    return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
 def _choose(kernel: loop.KernelOp, target: Target) -> Choice:
@@ -89,16 +85,16 @@ def _choose(kernel: loop.KernelOp, target: Target) -> Choice:
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
-    cascade = tiled_cascade(kernel)
+    cascade, turns = tiled_cascade(kernel), _in_turns(kernel)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])
-        return Choice(_cascade(cascade, fitting[0]), str(fitting[0]), lost)
+        return Choice(_cascade(cascade, fitting[0], turns), str(fitting[0]), lost)
     if tiled := tiled_contraction(kernel):
-        return _contraction(tiled, target)
+        return _contraction(tiled, target, turns)
     if plan := window_plan(kernel, target):
         return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
     if flat and reduces:
-        schedule = _cooperative(outer, reduces, long_sums(kernel), target)
+        schedule = _cooperative(outer, reduces, long_sums(kernel), target, turns)
         scans = any(isinstance(op, loop.ForOp) for op in reduces)
         what = "a scan" if scans else "a reduce"
         return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
@@ -120,23 +116,24 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
 
 
 def _ranked(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:
-    cascade = tiled_cascade(kernel)
+    cascade, turns = tiled_cascade(kernel), _in_turns(kernel)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
-        return [_cascade(cascade, tiling) for tiling in tilings[:most]]
+        return [_cascade(cascade, tiling, turns) for tiling in tilings[:most]]
     if tiled := tiled_contraction(kernel):
-        return [_tiles(tiled, best, target) for best in ranked(tiled.problem, target, most)]
+        found = ranked(tiled.problem, target, most)
+        return [_tiles(tiled, best, target, turns) for best in found]
     return []
 
 
-def _cascade(cascade: TiledCascade, best: CascadeCandidate) -> str:
+def _cascade(cascade: TiledCascade, best: CascadeCandidate, turns: bool) -> str:
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
-    deal = " deal=turns" if cascade.problem.ends_early else ""
-    split = _split(best.splits, extents, last=best.last, deal=deal)
+    turns = turns or cascade.problem.ends_early
+    split = _split(best.splits, extents, last=best.last, turns=turns)
     return cascade_steps(cascade, best, split)
 
 
-def _contraction(tiled: Tiled, target: Target) -> Choice:
+def _contraction(tiled: Tiled, target: Target, turns: bool) -> Choice:
     """Tiles the longest row and the longest column axis with the fastest of all candidates."""
     fitting = candidates(tiled.problem, target)
     if not fitting:
@@ -147,10 +144,10 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         lost.append(_without_tma(best))
     if refused := not_multiplied(tiled.problem, target):
         lost.append(refused)
-    return Choice(_tiles(tiled, best, target), str(best), tuple(lost))
+    return Choice(_tiles(tiled, best, target, turns), str(best), tuple(lost))
 
 
-def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
+def _tiles(tiled: Tiled, best: Candidate, target: Target, turns: bool) -> str:
     """The schedule of a contraction whose longest row and column axes a candidate tiles."""
     outer, problem = tiled.outer, tiled.problem
     row, column = tiled.row, tiled.column
@@ -178,7 +175,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, extents, last=best.last))
+        steps.append(_split(best.splits, extents, last=best.last, turns=turns))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
@@ -249,6 +246,7 @@ def _cooperative(
     reduces: list[loop.ReduceOp | loop.ForOp],
     sums: list[loop.ReduceOp],
     target: Target,
+    turns: bool,
 ) -> str:
     """Threads share rows as `row_plan` has it; without one, points are dealt over threads."""
     plan = row_plan(outer, reduces, target)
@@ -259,7 +257,7 @@ def _cooperative(
         return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
-        steps.append(_split(plan.parts, extents, last=plan.last))
+        steps.append(_split(plan.parts, extents, last=plan.last, turns=turns))
         every, lengths = (
             [_split_lengths(one, plan.parts) for one in of_reduces]
             for of_reduces in (every, lengths)
@@ -298,8 +296,12 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
     return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
 
 
-def _split(splits: int, extents: list[int], *, last: bool, deal: str = "") -> str:
-    """A split that the last block ends, or a combining kernel with its default schedule."""
+def _split(splits: int, extents: list[int], *, last: bool, turns: bool) -> str:
+    """
+    A split, of runs or in turns, that the last block ends, or a combining kernel with its default
+    schedule.
+    """
+    deal = " deal=turns" if turns else ""
     if last:
         return f"split-matmul-k{{splits={splits} combine=last{deal}}}"
     return f'split-matmul-k{{splits={splits}{deal} then="{combining(splits, extents)}"}}'

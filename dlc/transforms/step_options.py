@@ -47,15 +47,20 @@ def aligned(sizes: Sequence[int], count: int) -> tuple[int, ...]:
 
 def per_axis(option: str, sizes: Sequence[int], axes: Sequence[str]) -> tuple[int, ...]:
     """The sizes of axes, aligned from the right; OptionError for one of an axis that is none."""
-    surplus = sizes[: max(len(sizes) - len(axes), 0)]
+    return one_of_each(option, sizes, len(axes), f"the axes are {', '.join(axes)}")
+
+
+def one_of_each(option: str, sizes: Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """The sizes of `count` things, which `what` tells, aligned from the right; none are left."""
+    surplus = sizes[: max(len(sizes) - count, 0)]
     if any(size != 1 for size in surplus):
         given = ",".join(map(str, sizes))
         raise OptionError(
             option,
-            f"{option}={given} has {len(sizes)} sizes, and the axes are {', '.join(axes)}",
+            f"{option}={given} has {len(sizes)} sizes, and {what}",
             "sizes are aligned from the right: leave out the first",
         )
-    return aligned(sizes, len(axes))
+    return aligned(sizes, count)
 
 
 def divisors(number: int) -> str:

@@ -549,6 +549,28 @@ def test_what_the_program_raises_is_one_sentence(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_the_program_raises_is_told_at_the_operator() -> None:
+    """The innermost operator, method or function of the user's that failed, also across lines."""
+    for text, line, marked in (
+        ("torch.randn(2, 2) + torch.randn(2, 3) @ torch.randn(4, 5)", 1, "@ torch"),
+        ("torch.randn(3, 5).relu().view(7) + 1", 1, "view"),
+        ("torch.randn(3).exp() + torch.cat([torch.randn(3, 5), torch.randn(3)])", 1, "torch.cat"),
+        ("torch.randn(3, 5).relu()[:, 7]", 1, "[:"),
+        ("é = torch.randn(3)\n(é.relu() +\n  (é.exp()\n   @ torch.randn(2)))", 4, "@ torch"),
+        ("torch.randn(3).relu().rleu()", 1, "rleu"),
+    ):
+        with pytest.raises(ImportFailure) as caught:
+            capture(text)
+        place = caught.value.place
+        assert place is not None
+        assert place.line == line
+        assert place.text[place.column - 1 :].startswith(marked), (text, place)
+    with pytest.raises(ImportFailure) as caught:
+        import_program(lambda é, x: (é + 1) * 2 + x.view(7), (torch.randn(3), torch.randn(3)))
+    assert caught.value.place is not None
+    assert caught.value.place.text[caught.value.place.column - 1 :].startswith("x.view(7)")
+
+
 # Text and scripts
 
 
@@ -660,7 +682,7 @@ def test_text_runs_under_a_seed() -> None:
         ),
         (
             "x = 1\ny = x / 0\ny",
-            r"<command>:2:5: error: ZeroDivisionError: division by zero\ny = x / 0\n {4}\^$",
+            r"<command>:2:7: error: ZeroDivisionError: division by zero\ny = x / 0\n {6}\^$",
         ),
         (
             "torch.relu(undefined)",
@@ -687,7 +709,7 @@ def test_errors_in_text(text: str, message: str) -> None:
 
 def test_errors_in_the_program_point_into_the_text() -> None:
     module, args = capture_text("def f(x):\n    return x.undefined\nf(torch.randn(3))")
-    with pytest.raises(ImportFailure, match=r"<command>:2:5: error: .*AttributeError"):
+    with pytest.raises(ImportFailure, match=r"<command>:2:12: error: .*AttributeError"):
         import_program(module, args)
 
 

@@ -14,7 +14,7 @@ from stub_driver import needs_bindings, run_with_driver
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc_bench import graphs
-from dlc_bench.contender import Contender, dlc, eager
+from dlc_bench.contender import Contender, dlc, eager, torch_compile
 from dlc_bench.device import Device, Rates, find_device
 from dlc_bench.environment import environment, forbid_tf32
 from dlc_bench.measure import Plan, Result, Spread, measure
@@ -211,6 +211,25 @@ def test_every_round_is_begun_by_another() -> None:
     assert [who for who, what in steps if what == "timing"] == list("abcbcacab")
     assert found["a"].warm == Spread(2.0, 1.4, 2.6)
     assert found["a"].best == Spread(2.0, 2.0, 2.0)
+
+
+def test_what_is_checked_of_torch_compile_is_what_is_timed() -> None:
+    """The state that fills memory is not one in which it compiles a second time."""
+    counted: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        counted.append(graph)
+        return graph.forward
+
+    compiler = torch.compile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            torch, "compile", lambda f, mode, **given: compiler(f, backend=backend, **given)
+        )
+        result = measured(torch_compile())["torch.compile"]
+    assert result.error is None
+    assert result.accuracy is not None
+    assert len(counted) == 1
 
 
 def test_poison_differs_everywhere() -> None:

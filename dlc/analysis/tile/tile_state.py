@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument
 
 from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.analysis.tile.launch_boxes import slab_bytes
 from dlc.analysis.tile.overwriting import overwritten
-from dlc.analysis.tile.warp_boxes import slab_bytes
 from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD

@@ -20,7 +20,7 @@ from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import aligned, divisors, per_axis
+from dlc.transforms.step_options import aligned, divisors, one_of_each, per_axis
 from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of, powers
 
 
@@ -86,8 +86,9 @@ class BlockifyLaunchPass(SchedulingPass):
         super().__post_init__()
         if self.block is None or self.thread is None:
             return
-        axes = max(len(self.block), len(self.thread))
-        for b, t in zip(aligned(self.block, axes), aligned(self.thread, axes), strict=True):
+        what = f"block={','.join(map(str, self.block))} has {len(self.block)}"
+        threads = one_of_each("thread", self.thread, len(self.block), what)
+        for b, t in zip(self.block, threads, strict=True):
             if b % t:
                 message = f"{t} threads do not divide a block of {b} points"
                 raise OptionError("thread", message, divisors(b))

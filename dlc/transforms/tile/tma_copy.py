@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StridedLayoutAttr, StringAttr, i64
 
+from dlc.analysis.tile.launch_boxes import box_count, store_obstacle
 from dlc.analysis.tile.rings import rings_by_loop
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.analysis.tile.tma_rings import loop_obstacle, ring_obstacle
-from dlc.analysis.tile.warp_boxes import box_count, store_obstacle
 from dlc.dialects import tile
 from dlc.dialects.layouts import SwizzleAttr, strides_of
 from dlc.dialects.ring_ops import TMA

@@ -22,6 +22,9 @@
 // GROUP: <pipeline>:1:49: error: blockify-launch: group must be at least 0, not -1
 // DIVIDE: <pipeline>:1:34: error: blockify-launch: 3 threads do not divide a block of 10 points
 // DIVIDE: hint: 1, 2, 5 or 10 divides 10
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8,8 thread=8,8,8}' 2>&1 | filecheck %s --check-prefix=THREADS
+// THREADS: <pipeline>:1:35: error: blockify-launch: thread=8,8,8 has 3 sizes, and block=8,8 has 2
+// THREADS: hint: sizes are aligned from the right: leave out the first
 // MANY: <pipeline>:1:37: error: blockify-launch: 4096 threads are more than the 1024 that a block can have
 // NEEDS: error: kernel mm: blockify-launch: option 'thread' is missing
 // NEEDS: hint: write blockify-launch{thread=...}

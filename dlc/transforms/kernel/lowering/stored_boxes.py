@@ -34,12 +34,13 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.kernel.index_values import expanded
 from dlc.analysis.kernel.roles import computing_threads
-from dlc.analysis.tile.warp_boxes import COLUMNS, WarpBoxes, clipped, warp_boxes
+from dlc.analysis.tile.launch_boxes import clipped
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import SERIAL
 from dlc.dialects.mma_layouts import WARP_SUMS
 from dlc.dialects.point_ops import extent_of_register
+from dlc.dialects.warp_boxes import COLUMNS, WarpBoxes, warp_boxes
 from dlc.ir.expr import Expr, from_affine
 from dlc.target import WARP
 from dlc.transforms.kernel.lowering.register_lowering import RegisterLowering

@@ -299,3 +299,25 @@ kernel.func @unbounded(%x: memref<1xi64>) -> (%y: memref<1xf32>) grid 1 block 8 
     tile.store %one, %y[%i] : memref<12xf32>
   }
 }
+
+// -----
+
+// CHECK: expected points that are boxes of rows of a warp, as sums of tensor cores lie (`register-tile{mma=…}`): neighbours along a row of sums are no neighbours in memory
+%y = tile.kernel @no_boxes() -> (%y: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch thread(%i in 8) {
+    tile.store %one, %y[%i] boxes 1 : memref<8xf32>
+  }
+}
+
+// -----
+
+// CHECK: expected a store by boxes in the launch, found it in a loop
+%y = tile.kernel @in_a_loop() -> (%y: memref<4x8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch thread(%i in 8) {
+    tile.for serial(%k in 4) {
+      tile.store %one, %y[%k, %i] boxes 1 : memref<4x8xf32>
+    }
+  }
+}
