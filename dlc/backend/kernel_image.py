@@ -52,8 +52,9 @@ class KernelImage:
     def at(func: FuncOp, sizes: Mapping[str, int]) -> KernelImage:
         """A kernel as it is launched for these values of the sizes that it leaves open, by name."""
         from dlc.backend.cuda.print.interface import tensor_maps
+        from dlc.dialects.kernel_parts import kernel_sizes
         from dlc.dialects.size_binding import bound_kernel
-        from dlc.dialects.size_index import SizeIndexOp, kernel_sizes
+        from dlc.dialects.size_index import SizeIndexOp
 
         names = {op.size.data for op in func.walk() if isinstance(op, SizeIndexOp)}
         own = tuple((name, sizes[name]) for name in sorted(names))

@@ -79,6 +79,7 @@ from dlc.dialects.kernel_mbarriers import (
 )
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
+from dlc.dialects.kernel_parts import QuotientOp, RemainderOp
 from dlc.dialects.kernel_registers import SetMaxRegistersOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from dlc.dialects.kernel_tma_store import TmaCommitOp, TmaStoreOp, TmaWaitOp
@@ -91,10 +92,10 @@ from dlc.dialects.kernel_wgmma import (
 )
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
-from dlc.dialects.size_index import size_expr
+from dlc.dialects.size_index import WIDEST, size_expr
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
-from dlc.ir.sizes import Size
+from dlc.ir.sizes import NeedsNumber, Size
 from dlc.target import MAX_THREADS, WARP
 
 
@@ -144,13 +145,16 @@ class BlockIdOp(NumberOpBase):
         if self.part is not None:
             return (0, len(self.part) - 1)
         func = enclosing_func(self)
-        return (0, max(func.most_grid - 1, 0)) if func else (0, float("inf"))
+        return (0, min(max(func.most_grid - 1, 0), WIDEST)) if func else (0, float("inf"))
 
     def index_top(self) -> Expr | None:
-        """The last block, where the number of blocks is a size."""
+        """The last block, where the number of blocks is a size that an index can be."""
         func = enclosing_func(self)
         grid: Size | int = 0 if func is None else func.grid_size
-        return size_expr(grid, self) - 1 if isinstance(grid, Size) else None
+        try:
+            return size_expr(grid, self) - 1 if isinstance(grid, Size) else None
+        except NeedsNumber:  # a product of sizes
+            return None
 
     def verify_(self) -> None:
         func, part = enclosing_func(self), self.part
@@ -381,6 +385,8 @@ Kernel = Dialect(
         LoadOp,
         StoreOp,
         IndexOp,
+        QuotientOp,
+        RemainderOp,
         SelectOp,
         TestOp,
         BarrierOp,

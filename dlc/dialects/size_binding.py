@@ -18,11 +18,13 @@ from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.rewriter import Rewriter
 
 from dlc.diagnostics import fail
+from dlc.dialects import kernel
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.directives import sizes_map
 from dlc.dialects.kernel_func import FuncOp
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import KernelKind
+from dlc.dialects.kernel_parts import PartOp
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.size import SizeAttr, number_attribute, numbers_attribute
@@ -78,6 +80,9 @@ class Binding:
     def _bind(self, op: Operation) -> None:
         if isinstance(op, SizeIndexOp) and (number := self.values.get(op.size.data)) is not None:
             bind_index(op, number)
+            return
+        if isinstance(op, PartOp):
+            bind_part(op, self.values)
             return
         for said in (op.properties, op.attributes):
             for name, attribute in said.items():
@@ -140,6 +145,17 @@ def bind_index(op: SizeIndexOp, number: int) -> None:
     constant = arith.ConstantOp(IntegerAttr(number, IndexType()))
     constant.location, constant.result.name_hint = op.location, op.result.name_hint
     Rewriter.replace_op(op, constant)
+
+
+def bind_part(op: PartOp, values: Mapping[str, int]) -> None:
+    """Binds names in what a running number is divided by, by an index expression where it can."""
+    for name, said in op.properties.items():
+        if isinstance(said, SizeAttr):
+            op.properties[name] = SizeAttr(said.data.bind(values))
+    if (by := op.by.data.number) is not None:
+        index = kernel.IndexOp(op.at(by))
+        index.location, index.result.name_hint = op.location, op.result.name_hint
+        Rewriter.replace_op(op, index)
 
 
 _COUNTS = {AxesOp: "extents", FuncOp: "grid", RingOp: "count"}

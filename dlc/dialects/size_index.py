@@ -125,24 +125,6 @@ def narrow_sizes(kernel: Operation, refs: Sequence[SSAValue]) -> None:
             op.most = IntegerAttr(int(known[name][1]), i64)
 
 
-def kernel_sizes(kernel: Operation) -> list[SizeIndexOp]:
-    """
-    The sizes that a kernel computes with, in their order: a launch gives it their numbers. Places
-    in its buffers are computed with all extents but the outermost.
-    """
-    inner = {
-        name
-        for ref in kernel.regions[0].block.args
-        for extent in shape_of(ref)[1:]
-        for name in Size.of(extent).names
-    }
-    return [
-        op
-        for op in kernel.walk()
-        if isinstance(op, SizeIndexOp) and (op.result.uses or op.size.data in inner)
-    ]
-
-
 def size_expr(size: Size | int, at: Operation) -> Expr:
     """
     A size as an index expression of the kernel that `at` stands in. NeedsNumber for a product of

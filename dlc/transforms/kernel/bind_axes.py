@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from operator import index
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -28,7 +27,7 @@ from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
-from dlc.ir.sizes import several
+from dlc.ir.sizes import Size, several
 from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
 from dlc.schedule.progress import schedule_as_run
@@ -220,28 +219,47 @@ class _Binding:
     def _decode_blocks(self, number: Expr) -> None:
         """
         Gives each block axis its part of the number of the block, as the launch orders them; one
-        whose number of points is a size runs slowest, so that no number is divided by it.
+        whose number of points is a size runs slowest, so that no number is divided by a sole one.
         """
         if (order := self._launch.order) is None:
             self._decode(sizes_first(self._launch, self._blocks), number)
             return
         slowest, waves = order
         others = [axis for axis in self._blocks if axis is not slowest]
-        beside, extent = max(self._points(others), 1), self._extents[slowest]
-        rank = number // beside
+        extent = self._extents[slowest]
+        rank = self._decode(others, number, extent)
         if waves > 1 and rank.terms:
             rank = self._define(kernel.IndexOp(rank), "rank")
         place = size_expr(extent, self._launch) - 1 - _in_waves(rank, extent // waves, waves)
         self._values[slowest] = self._part(place, slowest)
-        self._decode(others, number % beside)
 
-    def _decode(self, axes: list[BlockArgument], point: Expr) -> None:
-        """Gives each axis its part of a running number, the last axis running fastest."""
+    def _decode(self, axes: list[BlockArgument], number: Expr, beyond: int = 1) -> Expr:
+        """
+        Gives each axis its part of a running number, the last axis running fastest; the number of
+        what runs slower than all of them, of which there are `beyond`.
+        """
         extents = [self._extents[a] or 1 for a in axes]  # an empty axis decodes no points
-        for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
-            rest = index(prod(extents[number + 1 :]))
-            part = point // rest if number == 0 else (point // rest) % extent
+        parts: list[Expr] = []
+        for place in reversed(range(len(axes))):
+            others = beyond * prod(extents[:place])
+            name = axes[place].name_hint
+            part, number = self._divided(number, extents[place], others, name)
+            parts.insert(0, part)
+        for axis, part in zip(axes, parts, strict=True):
             self._values[axis] = self._part(part, axis)
+        return number
+
+    def _divided(self, number: Expr, by: int, others: int, name: str | None) -> tuple[Expr, Expr]:
+        """Remainder and quotient of a number below `by * others`, both of which may be sizes."""
+        if others == 1:
+            return number, Expr()
+        if not isinstance(by, Size):
+            return number % by, number // by
+        if number != Expr.of(number.values()[0]):
+            number = self._define(kernel.IndexOp(number), "block")
+        (value,) = number.values()
+        remainder = self._define(kernel.RemainderOp(value, by), name)
+        return remainder, self._define(kernel.QuotientOp(value, by, Size.of(others)), "rest")
 
     def _part(self, part: Expr, axis: BlockArgument) -> SSAValue:
         """A value for the part of a running number that an axis is."""

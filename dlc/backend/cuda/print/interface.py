@@ -13,7 +13,7 @@ from dlc.backend.cuda.print.c_text import c_type, kernel_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
-from dlc.dialects.size_index import kernel_sizes
+from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.target import STATIC_SHARED_LIMIT
 
 

@@ -33,6 +33,7 @@ from dlc.backend.cuda.print.c_text import (
     HALF_HEADERS,
     Level,
     Text,
+    binary,
     call,
     comment,
     constant,
@@ -52,8 +53,9 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.dialects.kernel_registers import sets_registers
-from dlc.dialects.size_index import SizeIndexOp, kernel_sizes
+from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.ir.expr import constant_of
 from dlc.target import WARP, get_target, stated_target
 
@@ -319,6 +321,9 @@ class _KernelPrinter(Accesses):
                 self.store(op)
             case kernel.IndexOp():
                 self.define(op, self.index.expr(op.subscripts[0]))
+            case kernel.QuotientOp() | kernel.RemainderOp():
+                by = self.index.expr(size_expr(op.by.data, op))
+                self.define(op, binary(self.text[op.number], op.SIGN, by))
             case kernel.TestOp():
                 where = self.index.conditions(op.where) or Text("true")
                 self.define(op, where)

@@ -67,3 +67,13 @@ func.func @f(%x: tensor<4xf32>) {
   %y = torch.aten "view.default"(self = %x) {size = [#size.value<t>]} : (tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
+
+// -----
+
+size.symbol @s from 2
+kernel.func @rows() -> () grid s * 8 block 8 {
+  %s = size.index s from 2
+  %n = kernel.block_id
+  // CHECK: expected a divisor that is a size, found 8: kernel.index divides by numbers
+  %j = kernel.remainder %n by 8
+}

@@ -1,0 +1,160 @@
+"""Kernels along two sizes, such as those of a batch and of a length, and along one size twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_dynamic_shapes import sized
+from torch.export import Dim
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+import dlc
+from dlc.backend.executor import Executor, get_backend
+from dlc.passes import steps_between
+from dlc.pipeline import apply_step, text_of
+from dlc.stages import Stages, compiler_context
+from dlc.target import set_target
+from dlc.transforms.tensor.specialize import specialize
+
+B, S = Dim("b", max=64), Dim("s", max=4096)
+SIZES = ((1, 1), (2, 7), (7, 2), (3, 17), (2, 64), (4, 65), (5, 37))
+"""Numbers of the batch and of the length."""
+Make = Callable[[int, int], tuple[torch.Tensor, ...]]
+
+
+def batch(*shape: int) -> Make:
+    return lambda b, s: (torch.randn(b, s, *shape),)
+
+
+def heads(count: int) -> Make:
+    return lambda b, s: tuple(torch.randn(b, 3, s, 32) for _ in range(count))
+
+
+def scores(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(q @ k.transpose(-1, -2), -1)
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def split(x: torch.Tensor) -> torch.Tensor:
+    b, s, _ = x.shape
+    h = torch.relu(x.view(b, s, 4, 8).transpose(1, 2))
+    return h.transpose(1, 2).reshape(b, s, 32) + x
+
+
+ROWS: dict[int, Dim] = {0: B, 1: S}
+PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make, Any]] = {
+    "pointwise": (lambda x: torch.relu(x) * 2, batch(24), (ROWS,)),
+    "norm": (lambda x: F.rms_norm(x, (40,)), batch(40), (ROWS,)),
+    "linear": (
+        lambda x, w: F.gelu(F.linear(x, w)),
+        lambda b, s: (torch.randn(b, s, 32), torch.randn(48, 32)),
+        (ROWS, None),
+    ),
+    "softmax": (lambda x: torch.softmax(x, 1), batch(), (ROWS,)),
+    "split heads": (split, batch(32), (ROWS,)),
+    "outer product": (
+        lambda x, y: x @ y,
+        lambda b, s: (torch.randn(b, 24), torch.randn(24, s)),
+        ({0: B}, {1: S}),
+    ),
+    "gram": (
+        lambda x: x @ x.T,
+        lambda b, s: (torch.randn(s, 24),),
+        ({0: S},),
+    ),
+    "triangle": (
+        lambda x: x.tril(),
+        lambda b, s: (torch.randn(s, s),),
+        ({0: S, 1: S},),
+    ),
+    "scores": (scores, heads(2), ({0: B, 2: S},) * 2),
+    "attention": (attention, heads(3), ({0: B, 2: S},) * 3),
+    "causal": (causal, heads(3), ({0: B, 2: S},) * 3),
+}
+
+
+@cache
+def module_of(name: str) -> ModuleOp:
+    """A program for all sizes from 1 on, in Torch IR."""
+    f, make, marks = PROGRAMS[name]
+    module = sized(f, make(3, 24), marks).module.clone()
+    set_target(module, "sm_90", "f32")
+    text = text_of(module).replace("from 2", "from 1")
+    return Parser(compiler_context(), text).parse_module()
+
+
+def bindings(name: str, b: int, s: int) -> dict[str, int]:
+    """The numbers of those sizes that a program has."""
+    return {key: n for key, n in (("b", b), ("s", s)) if f"@{key} " in text_of(module_of(name))}
+
+
+def check(name: str, b: int, s: int, run: Callable[..., list[torch.Tensor]]) -> None:
+    f, make, _ = PROGRAMS[name]
+    torch.manual_seed(b + s)
+    args = make(b, s)
+    exact = f(*(a.double() for a in args))
+    (result,) = run(args)
+    torch.testing.assert_close(result.double(), exact, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"scores", "attention"}))
+def test_specialize_at_any_stage_gives_the_program_of_these_sizes(name: str) -> None:
+    context, module = compiler_context(), module_of(name).clone()
+    steps = steps_between("torch", "kernel")
+    for number in range(len(steps) + 1):
+        b, s = SIZES[1:][number % (len(SIZES) - 1)]
+        bound = module.clone()
+        given = bindings(name, b, s)
+        for key, n in given.items():  # one after the other is as both at once
+            specialize(bound, {key: n})
+            bound.verify()
+        assert "?" not in text_of(bound)
+        for step in steps[number:]:
+            apply_step(context, bound, step.pass_name)
+        check(name, b, s, Executor(bound, get_backend("host")))
+        if number < len(steps):
+            apply_step(context, module, steps[number].pass_name)
+            text = text_of(module)
+            assert text_of(Parser(compiler_context(), text).parse_module()) == text
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
+    kernels = Stages(module_of(name)).module("kernel")
+    sources: set[str] = set()
+    names: set[str] = set()
+    for b, s in SIZES:
+        executor = Executor(kernels, get_backend("host"), bindings(name, b, s))
+        check(name, b, s, executor)
+        sources |= {func.source for func in executor.funcs}
+        names |= {func.name_ for func in executor.funcs}
+    assert len(sources) == len(names)
+
+
+def test_blocks_are_divided_once_for_each_size_but_the_slowest() -> None:
+    source = Stages(module_of("pointwise")).text("cuda")
+    assert source.count(" % ((s") == source.count(" / ((s") == 1
+
+
+@pytest.mark.parametrize("name", ["linear", "gram", "attention"])
+def test_a_program_compiles_its_kernels_once_for_all_sizes(name: str) -> None:
+    f, make, marks = PROGRAMS[name]
+    program = dlc.compile(f, make(3, 24), "sm_90", "host", dynamic_shapes=marks)
+    for b, s in ((2, 17), (3, 31), (3, 29)):
+        check(name, b, s, lambda args: [program(*args)])
+    funcs = [func for variant in program.variants for func in variant.executor.funcs]
+    assert len({func.source for func in funcs}) == len(program.kernels)
+    assert {verdict.answer for verdict in program.check()} == {"clean"}
