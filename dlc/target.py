@@ -36,6 +36,9 @@ KIB, MIB = 1 << 10, 1 << 20
 
 MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
+MAX_CLUSTER = 8
+"""Blocks that a cluster can have, on every chip that has any (CUDA C++ Programming Guide, "Thread
+Block Clusters")."""
 MAX_REGISTERS = 255
 """Registers that a thread can have, on every chip; what is more lies in memory."""
 WARP = 32
@@ -81,9 +84,10 @@ PRECISION_ATTRIBUTE = "dlc.precision"
 
 
 Feature = Literal[
-    "cp.async", "griddepcontrol", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"
+    "cluster", "cp.async", "griddepcontrol", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"
 ]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
+    "cluster": (90, "thread block clusters"),
     "cp.async": (80, "cp.async"),
     "griddepcontrol": (90, "griddepcontrol"),
     "mma": (80, "mma.m16n8k16"),

@@ -64,6 +64,7 @@ from dlc.dialects.directives import SameType, Where
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
+from dlc.dialects.kernel_clusters import ClusterBarrierOp, MapClusterOp
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
 from dlc.dialects.kernel_grids import GridReleaseOp, GridWaitOp
 from dlc.dialects.kernel_mbarriers import (
@@ -77,7 +78,7 @@ from dlc.dialects.kernel_mbarriers import (
     MbarrierWaitOp,
     SyncWarpOp,
 )
-from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
+from dlc.dialects.kernel_memory import ClusterAttr, LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
 from dlc.dialects.kernel_parts import QuotientOp, RemainderOp
 from dlc.dialects.kernel_registers import SetMaxRegistersOp
@@ -166,6 +167,11 @@ class BlockIdOp(NumberOpBase):
             raise VerifyException(
                 f"expected blocks of a grid of {func.grid_size}, found {len(part)} from "
                 f"{part.start} on"
+            )
+        if part.start % func.cluster_size or len(part) % func.cluster_size:
+            raise VerifyException(
+                f"expected whole clusters of {func.cluster_size} blocks, found {len(part)} blocks "
+                f"from {part.start} on"
             )
 
 
@@ -396,6 +402,8 @@ Kernel = Dialect(
         WaitOp,
         AtomicAddOp,
         LastBlockOp,
+        ClusterBarrierOp,
+        MapClusterOp,
         TensorMapOp,
         AllocMbarriersOp,
         MbarrierInitOp,
@@ -423,6 +431,7 @@ Kernel = Dialect(
     ],
     [
         SharedAttr,
+        ClusterAttr,
         LocalAttr,
         SwizzleAttr,
         PaddedGroupsAttr,

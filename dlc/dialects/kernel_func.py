@@ -48,15 +48,15 @@ from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.size_index import size_bounds
 from dlc.dialects.sized_types import SizesAttr
-from dlc.ir.sizes import Size
-from dlc.target import MAX_THREADS, Feature, Target, target_of
+from dlc.ir.sizes import Size, divides
+from dlc.target import MAX_CLUSTER, MAX_THREADS, Feature, Target, target_of
 
 
 @irdl_op_definition
 class FuncOp(KernelSignature):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref (zeroed | partial | updates %x)?, …)
-    grid 32 block 256 (resident 8)? lockstep? { … }`
+    grid 32 block 256 (cluster 4)? (resident 8)? lockstep? { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
@@ -66,6 +66,9 @@ class FuncOp(KernelSignature):
     The threads of a block run independently of each other. In `lockstep`, all execute an operation
     before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
     With `resident`, it has yet to get the loops by which so many blocks do the work of all.
+
+    In a `cluster` so many blocks that follow each other run at the same time, and read each other's
+    shared memory: see `kernel.map_cluster`.
     """
 
     name = "kernel.func"
@@ -73,6 +76,7 @@ class FuncOp(KernelSignature):
     block = prop_def(IntegerAttr)
     lockstep = opt_prop_def(UnitAttr)
     resident = opt_prop_def(IntegerAttr)
+    cluster = opt_prop_def(IntegerAttr)
     traits = traits_def(
         IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), CanonicalizedByDialect()
     )
@@ -89,9 +93,11 @@ class FuncOp(KernelSignature):
         updates: Sequence[int] = (),
         *,
         lockstep: bool = False,
+        cluster: int = 1,
     ) -> None:
         signature = self.signature(name, alignments, schedule, zeroed, updates)
-        super().__init__(regions=[body], properties=signature | _own(grid, block, lockstep))
+        own = _own(grid, block, lockstep, cluster=cluster)
+        super().__init__(regions=[body], properties=signature | own)
 
     @property
     def tensor_maps(self) -> tuple[TensorMapOp, ...]:
@@ -123,9 +129,31 @@ class FuncOp(KernelSignature):
         """The number of threads of a block."""
         return self.block.value.data
 
-    def set_launch_shape(self, grid: int, block: int) -> None:
-        """States how many blocks run, and of how many threads."""
+    @property
+    def cluster_size(self) -> int:
+        """The number of blocks that run at the same time and read each other's shared memory."""
+        return 1 if self.cluster is None else self.cluster.value.data
+
+    def set_launch_shape(self, grid: int, block: int, cluster: int = 1) -> None:
+        """States how many blocks run, of how many threads, and in clusters of how many."""
         self.grid, self.block = sizes_map((grid,)), IntegerAttr(block, i64)
+        self.cluster = _cluster(cluster)
+
+    def _verify_cluster(self) -> None:
+        if self.cluster is None:
+            return
+        if not 2 <= self.cluster_size <= MAX_CLUSTER:
+            raise VerifyException(
+                f"expected a cluster of 2 to {MAX_CLUSTER} blocks, found {self.cluster_size}"
+            )
+        if not divides(self.cluster_size, self.grid_size):
+            raise VerifyException(
+                f"expected a grid of whole clusters of {self.cluster_size} blocks, found "
+                f"{self.grid_size}"
+            )
+        if self.resident is not None:
+            raise VerifyException("expected clusters, or resident blocks that do the work of all")
+        verify_chip(self, "cluster")
 
     def verify_(self) -> None:
         for argument in self.body.block.args:
@@ -143,6 +171,7 @@ class FuncOp(KernelSignature):
                 f"expected fewer resident blocks than the {self.grid_size} of the grid, and one at "
                 f"least, found {self.resident.value.data}"
             )
+        self._verify_cluster()
         if len(self.alignments) > len(self.refs):
             raise VerifyException("expected at most one alignment per memref")
         self.verify_updates()
@@ -161,25 +190,39 @@ class FuncOp(KernelSignature):
         grid = parse_extent(parser)
         parser.parse_keyword("block")
         block = parser.parse_integer()
+        cluster = parser.parse_integer() if parser.parse_optional_keyword("cluster") else None
         resident = parser.parse_integer() if parser.parse_optional_keyword("resident") else None
         lockstep = parser.parse_optional_keyword("lockstep") is not None
-        return _own(grid, block, lockstep, resident)
+        return _own(grid, block, lockstep, resident, cluster)
 
     def print_own(self, printer: Printer) -> None:
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
+        if self.cluster is not None:
+            printer.print_string(f" cluster {self.cluster_size}")
         if self.resident is not None:
             printer.print_string(f" resident {self.resident.value.data}")
         if self.lockstep is not None:
             printer.print_string(" lockstep")
 
 
-def _own(grid: Size | int, block: int, lockstep: bool, resident: int | None = None) -> Properties:
+def _cluster(blocks: int | None) -> IntegerAttr | None:
+    return None if blocks in (None, 1) else IntegerAttr(blocks, i64)
+
+
+def _own(
+    grid: Size | int,
+    block: int,
+    lockstep: bool,
+    resident: int | None = None,
+    cluster: int | None = None,
+) -> Properties:
     """The properties that say how many blocks run, and how the threads of each."""
     return {
         "grid": sizes_map((grid,)),
         "block": IntegerAttr(block, i64),
         "lockstep": UnitAttr() if lockstep else None,
         "resident": None if resident is None else IntegerAttr(resident, i64),
+        "cluster": _cluster(cluster),
     }
 
 

@@ -34,6 +34,13 @@ class LocalAttr(ParametrizedAttribute):
     name = "kernel.local"
 
 
+@irdl_attr_definition
+class ClusterAttr(ParametrizedAttribute):
+    """`#kernel.cluster`: the shared memory of each block of a cluster."""
+
+    name = "kernel.cluster"
+
+
 @lru_cache(maxsize=4096)
 def memref_type(
     element: Attribute,
@@ -68,6 +75,11 @@ def memref_of(ref: SSAValue) -> MemRefType[Attribute]:
 def is_shared(ref: SSAValue) -> bool:
     """True if a memref lives in shared memory."""
     return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
+
+
+def is_of_cluster(ref: SSAValue) -> bool:
+    """True if a memref is in the shared memory of each block of a cluster."""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, ClusterAttr)
 
 
 def is_local(ref: SSAValue) -> bool:

@@ -32,7 +32,7 @@ def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
     return (address ^ ((address >> 7 & (swizzle // 16 - 1)) << 4)) // bytes
 
 
-class _Buffer:
+class Buffer:
     """A memref, and where its elements lie."""
 
     def __init__(self, ref: SSAValue, op: Operation, alignment: int, machine: Machine) -> None:
@@ -160,7 +160,7 @@ def _dot(subscripts: Sequence[Index], strides: Sequence[int]) -> Any:
     return total
 
 
-class Memory(_Buffer):
+class Memory(Buffer):
     """
     A memref in global or shared memory. Elements are numbered as they lie in shared memory, block
     after block, and row by row in global memory. Inputs that nothing writes have no shadow.
@@ -239,7 +239,7 @@ Observer: TypeAlias = Callable[[Memory, Operation, Elements, Lanes, int], None]
 """Sees the accesses of a memory: the first element of each lane, the lanes, elements a lane."""
 
 
-class LocalMemory(_Buffer):
+class LocalMemory(Buffer):
     """A memref that each thread has for itself: a row of values, one per lane, per element."""
 
     def __init__(self, ref: SSAValue, op: Operation, alignment: int, machine: Machine) -> None:

@@ -140,6 +140,8 @@ def _who_meets(op: Operation) -> str:
     """Those who must reach an operation, for errors."""
     if isinstance(op, kernel.BarrierOp | kernel.LastBlockOp):
         return "all threads of a block"
+    if isinstance(op, kernel.ClusterBarrierOp):
+        return "all threads of a cluster"
     if isinstance(op, kernel.ShuffleOp) and op.named_threads is not None:
         return f"all lanes of threads below {op.named_threads}"
     if isinstance(op, _OF_WARPGROUPS):

@@ -19,6 +19,7 @@ from dlc.simulator.address_space import LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
 from dlc.simulator.async_products import AsyncProducts
 from dlc.simulator.box_stores import BoxStores
+from dlc.simulator.cluster_memory import ClusterMemory
 from dlc.simulator.divergence import Rendezvous, Step, run_groups
 from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.simulator.hazards import Hazard
@@ -46,8 +47,10 @@ class Program:
                 self.numbers[op.result] = mbarriers
                 mbarriers += op.count.value.data
         together = not any(isinstance(op, ORDER_SOME) for op in ops)
-        self.machine = machine = Machine(func.block_size, mbarriers, together=together)
-        self.memory: dict[SSAValue, Memory | LocalMemory] = {
+        self.machine = machine = Machine(
+            func.block_size, mbarriers, together=together, cluster=func.cluster_size
+        )
+        self.memory: dict[SSAValue, Memory | LocalMemory | ClusterMemory] = {
             ref: Memory(ref, func, func.alignment(ref), machine) for ref in func.refs
         }
         self.memory |= {o: self.memory[i] for o, i in func.updated_refs.items()}
@@ -56,11 +59,14 @@ class Program:
                 self.memory[op.result] = Memory(op.result, op, TMA_ALIGNMENT, machine)
             elif isinstance(op, kernel.AllocLocalOp):
                 self.memory[op.result] = LocalMemory(op.result, op, TMA_ALIGNMENT, machine)
+            elif isinstance(op, kernel.MapClusterOp):
+                own = self.shared_or_global(op.source)
+                self.memory[op.result] = ClusterMemory(op.result, op, own, machine)
         self.addresses, _ = shared_slots(func)
         """Where buffers begin in the shared memory of a block."""
         self._sums = {op.ref for op in ops if isinstance(op, kernel.WgmmaOp)}
         self._slot_of: dict[SSAValue, int] = {}
-        self.begin([0])
+        self.begin(range(func.cluster_size))
         self.steps = self.block(func.body.block)
 
     def begin(self, block_ids: Sequence[int]) -> None:
@@ -74,7 +80,7 @@ class Program:
         self.stores = BoxStores(self.machine, self.mbarriers, lockstep=lockstep)
         self.registers = RegisterPool(self.machine)
         for memory in self.memory.values():
-            if memory.shared or isinstance(memory, LocalMemory):
+            if memory.shared or isinstance(memory, LocalMemory | ClusterMemory):
                 memory.allocate()
         for ref in self._sums:
             if isinstance(memory := self.memory[ref], LocalMemory):
@@ -90,6 +96,9 @@ class Program:
         self.products.finish()
         self.stores.finish()
         self.mbarriers.finish()
+        for memory in self.memory.values():
+            if isinstance(memory, ClusterMemory):
+                memory.finish()
 
     # Values.
 

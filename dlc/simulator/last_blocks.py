@@ -82,9 +82,13 @@ class SharingBlocks:
 
     def whole(self, blocks: Sequence[int]) -> list[int]:
         """
-        About as many blocks as these, all of those that share a count or none: without the others
-        none would be the last.
+        About as many blocks as these, all of those that share a count, or are a cluster, or none:
+        without the others none would be the last.
         """
+        if (cluster := self.func.cluster_size) > 1:
+            firsts = sorted({block // cluster * cluster for block in blocks})
+            firsts = firsts[: max(len(blocks) // cluster, 1)]
+            return [first + number for first in firsts for number in range(cluster)]
         places = [self._place(op) for op in last_blocks_of(self.func)]
         if not places:
             return list(blocks)

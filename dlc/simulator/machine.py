@@ -34,8 +34,10 @@ class Machine:
     whom the tensor memory accelerator writes. An *event* is one execution of an operation.
     """
 
-    def __init__(self, threads: int, mbarriers: int, *, together: bool) -> None:
+    def __init__(self, threads: int, mbarriers: int, *, together: bool, cluster: int = 1) -> None:
         self.threads = threads
+        self.cluster = cluster
+        """So many blocks that follow each other run at the same time."""
         self.mbarriers = mbarriers
         self.actors = threads + mbarriers
         self._actor_bits = (self.actors - 1).bit_length()
@@ -52,10 +54,13 @@ class Machine:
         self.order = BlockOrder()
         self.report: Callable[[Hazard], None] = _raise
         """Receives each hazard after which the kernel can go on."""
-        self.begin([0])
+        self.begin(range(cluster))
 
     def begin(self, block_ids: Sequence[int]) -> None:
-        """Takes the threads of these blocks, in ascending order, to where the kernel begins."""
+        """
+        Takes the threads of these blocks, whole clusters in ascending order, to where the kernel
+        begins.
+        """
         self.block_ids = np.array(block_ids, np.int64)
         self.blocks = blocks = len(block_ids)
         self.lanes = blocks * self.threads
@@ -67,6 +72,8 @@ class Machine:
         self.warpgroup_of = self.block_of * MAX_WARPS + self.thread_of // WARPGROUP
         """The same of its warpgroup."""
         self.actor_of = self.actor(self.block_ids[self.block_of], self.thread_of)
+        self.met = np.zeros(self.lanes, np.int32)
+        """The barriers of its cluster that each lane has come by."""
         self.ended: Mask | None = None
         """The lanes that have come to the end of the kernel early, if any have."""
         self.activate(None)

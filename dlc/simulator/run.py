@@ -107,12 +107,14 @@ class _Run:
         """The outputs; Deadlock where threads in step wait for each other."""
         program, blocks = self.program, self.options.blocks
         ids = list(range(self.func.grid_size)) if blocks is None else list(blocks)
-        step = _blocks_at_once(program) if len(groups) == 1 else 1
+        cluster = program.machine.cluster
+        step = _blocks_at_once(program) if len(groups) == 1 else cluster
+        masks = [np.tile(group, cluster) for group in groups]
         with np.errstate(all="ignore"):
             for first in range(0, len(ids), step):
                 self.options.progress(first / len(ids))
                 program.begin(ids[first : first + step])
-                program.run(groups)
+                program.run(masks)
         refs = self.func.output_refs
         outputs = [program.shared_or_global(ref) for ref in refs]
         if blocks is None:
@@ -150,11 +152,12 @@ def _fill(program: Program, inputs: Sequence[Array]) -> None:
 
 
 def _blocks_at_once(program: Program) -> int:
-    """The number of blocks that run in lockstep."""
+    """The number of blocks that run in lockstep, whole clusters of them."""
     machine = program.machine
     shared = sum(memory.size for memory in program.memory.values() if memory.shared)
     cells = (shared + machine.actors) * machine.clock.rows
-    return max(1, min(LANES // machine.threads, CELLS // max(cells, 1)))
+    clusters = min(LANES // machine.threads, CELLS // max(cells, 1)) // machine.cluster
+    return max(1, clusters) * machine.cluster
 
 
 def run_module(

@@ -130,7 +130,7 @@ class Shadow:
         if clash.any():
             at = first_of(clash)
             past = int(self.writer[elements[at]])
-            self._race(op, elements[at], lanes[at], past, "writes", "written")
+            self.race(op, elements[at], lanes[at], past, "writes", "written")
         self.time[elements] = self.machine.clock.now(lanes)
 
     def check_write(self, op: Operation, elements: Elements, lanes: Lanes) -> Packed:
@@ -178,7 +178,7 @@ class Shadow:
         if late.any():
             at = first_of(late)
             verb = "reads" if reads else "writes"
-            self._race(op, elements[at], lanes[at], int(writers[at]), verb, "written")
+            self.race(op, elements[at], lanes[at], int(writers[at]), verb, "written")
 
     def _after(
         self,
@@ -192,11 +192,12 @@ class Shadow:
         found = past and past.conflict(elements, lanes)
         if found:
             at, access = found
-            self._race(op, elements[at], lanes[at], access, verb, other)
+            self.race(op, elements[at], lanes[at], access, verb, other)
 
-    def _race(
+    def race(
         self, op: Operation, element: int, lane: int, past: int, verb: str, other: str
     ) -> None:
+        """Reports that a lane accesses an element, and that another access may come after it."""
         here, there = self.machine.access(op, int(lane)), self.machine.past_access(past)
         who = f"thread {there.thread}"
         if self.machine.actor_in(past) >= self.machine.threads:

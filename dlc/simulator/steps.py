@@ -24,6 +24,7 @@ from dlc.simulator.executable import Program
 _NO_STEPS = (
     scf.YieldOp,
     kernel.AllocSharedOp,
+    kernel.MapClusterOp,
     kernel.TensorMapOp,
     kernel.AllocMbarriersOp,
     kernel.GridWaitOp,  # launches run one after another
@@ -49,6 +50,7 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.WaitOp: accesses.wait,
     kernel.BarrierOp: synchronization.barrier,
     kernel.LastBlockOp: last_blocks.last_block,
+    kernel.ClusterBarrierOp: synchronization.cluster_barrier,
     kernel.ShuffleOp: synchronization.shuffle,
     kernel.SyncWarpOp: synchronization.sync_warp,
     kernel.MbarrierInitOp: synchronization.mbarrier_init,

@@ -40,6 +40,21 @@ def first_threads(machine: Machine, op: Operation, named: int | None) -> Lanes:
     return np.where(machine.thread_of < named, machine.block_of, machine.blocks)
 
 
+def cluster_barrier(program: Program, op: kernel.ClusterBarrierOp) -> Step:
+    machine, named = program.machine, op.named_threads
+
+    def act(lanes: Lanes) -> None:
+        machine.clock.meet(lanes, machine.block_of[lanes])
+        machine.met[lanes] += 1
+
+    def step() -> Iterator[Wait]:
+        blocks = first_threads(machine, op, named)
+        clusters = np.where(blocks < machine.blocks, blocks // machine.cluster, machine.blocks)
+        return program.rendezvous.meet(op, clusters, act)
+
+    return step
+
+
 def sync_warp(program: Program, op: kernel.SyncWarpOp) -> Step:
     machine = program.machine
 

@@ -46,6 +46,7 @@ WARP = 32
 DELETED = (
     kernel.BarrierOp,
     kernel.LastBlockOp,
+    kernel.ClusterBarrierOp,
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.CpAsyncOp,
@@ -73,6 +74,7 @@ DELETED = (
 NEVER_EQUIVALENT = (
     kernel.BarrierOp,
     kernel.LastBlockOp,
+    kernel.ClusterBarrierOp,
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.MbarrierArriveOp,
@@ -136,6 +138,8 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             assert func is not None
             if func.block_size > WARP:
                 yield "only warps meet", _meet_in_warps
+        case kernel.ClusterBarrierOp():
+            yield "only blocks meet", _meet_in_blocks
         case kernel.LastBlockOp():
             yield "one block more", _add("count", 1)
             yield "one block less", _add("count", -1)
@@ -259,6 +263,11 @@ def _after_the_next(op: Operation) -> None:
 
 def _meet_in_warps(op: Operation) -> None:
     Rewriter.insert_op(kernel.SyncWarpOp(), InsertPoint.before(op))
+    Rewriter.erase_op(op)
+
+
+def _meet_in_blocks(op: Operation) -> None:
+    Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(op))
     Rewriter.erase_op(op)
 
 

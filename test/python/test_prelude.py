@@ -100,6 +100,8 @@ USES = {
     "atomic_add": "atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1ull);",
     "last_block": "if (!last_block(i, 2)) return;",
     "last_block_among": "if (!last_block_among<64>(i, 2)) return;",
+    "cluster_barrier": "cluster_barrier();",
+    "cluster_shared": "*f = cluster_shared(s, 1)[t];",
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",

@@ -212,7 +212,7 @@ class _Walk:
                     state = self._block(block, state)
                 taken.join(state)
                 return taken
-            case kernel.BarrierOp() | kernel.LastBlockOp():
+            case kernel.BarrierOp() | kernel.LastBlockOp() | kernel.ClusterBarrierOp():
                 state.accesses.clear()
             case kernel.CommitOp():
                 state.copies.commit()

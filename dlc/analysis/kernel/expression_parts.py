@@ -16,6 +16,7 @@ from xdsl.traits import MemoryWriteEffect
 
 from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase
+from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_memory import is_local
 from dlc.dialects.layouts import shape_of
 
@@ -84,7 +85,7 @@ class _Scan:
             return frozenset((None,))
         if not isinstance(op, kernel.LoadOp) or op.ref in self._inputs:
             return frozenset()
-        return frozenset() if op.result in self._settled else frozenset((op.ref,))
+        return frozenset() if op.result in self._settled else frozenset((buffer_of(op.ref),))
 
 
 def is_value(op: Operation) -> bool:

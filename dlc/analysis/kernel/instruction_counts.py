@@ -23,7 +23,7 @@ from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.roles import computing_threads, producer_branch
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
-from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
+from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, shape_of
 from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
@@ -308,6 +308,9 @@ class _Walk:
             case kernel.BarrierOp():
                 counts.barriers += times
                 counts.slots += times
+            case kernel.ClusterBarrierOp():  # which is one of the block, and of the blocks
+                counts.barriers += 2 * times
+                counts.slots += 2 * times
             case kernel.LastBlockOp():  # which waits for writes to be seen, and for the count
                 counts.barriers += 2 * times
                 counts.waits += times
@@ -316,7 +319,10 @@ class _Walk:
             case math.FmaOp():
                 counts.slots += times  # one instruction, where C's function is a call
                 counts.fmas += times
-            case kernel.AllocSharedOp() | kernel.BlockIdOp() | kernel.ThreadIdOp():
+            case (
+                kernel.AllocSharedOp() | kernel.MapClusterOp() | kernel.BlockIdOp()
+                | kernel.ThreadIdOp()
+            ):  # fmt: skip
                 pass
             case _:
                 row = SCALARS.get(op.name)
@@ -335,7 +341,7 @@ class _Walk:
         width = elements * element_bytes(type.element_type)
         lanes = self.lanes_at(op, type, op.subscripts)
         self.counts.slots += times
-        if is_shared(op.ref):
+        if is_shared(op.ref) or is_of_cluster(op.ref):
             self.counts.wavefronts += times * wavefronts(lanes, width)
             return False
         self.counts.sectors += times * sectors(lanes, width)

@@ -8,6 +8,7 @@ from xdsl.traits import MemoryEffectKind, get_effects
 
 from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase
+from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_memory import is_local, is_shared
 
 
@@ -30,7 +31,7 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
             continue
         live.add(op)
         if isinstance(op, kernel.LoadOp | kernel.LdmatrixOp | kernel.MatrixDescriptorOp):
-            todo += stores.get(op.ref, [])
+            todo += stores.get(buffer_of(op.ref), [])
         elif isinstance(op, kernel.TmaStoreOp):
             todo += stores.get(op.source, [])
         elif isinstance(op, kernel.WgmmaOp):  # which adds to what is there

@@ -18,15 +18,16 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.index_values import expanded
 from dlc.dialects import kernel
+from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
-from dlc.dialects.kernel_memory import is_shared
+from dlc.dialects.kernel_memory import is_of_cluster, is_shared
 from dlc.dialects.layouts import shape_of, static_shape
 from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr, Mod, constant_of
 from dlc.target import WARP
 
-Barrier = kernel.BarrierOp | kernel.LastBlockOp
+Barrier = kernel.BarrierOp | kernel.LastBlockOp | kernel.ClusterBarrierOp
 """Where all threads of a block meet."""
 Order = Barrier | kernel.CommitOp | kernel.WaitOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
 """The operations that order accesses."""
@@ -252,6 +253,8 @@ def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
 
 def _accesses(op: Operation) -> tuple[Access, ...]:
     match op:
+        case kernel.LoadOp() if is_of_cluster(op.ref):
+            return (Access(op, op, buffer_of(op.ref), False),)
         case kernel.LoadOp() | kernel.LdmatrixOp() if is_shared(op.ref):
             return (Access(op, op, op.ref, False),)
         case kernel.StoreOp() | kernel.AtomicAddOp() | kernel.StmatrixOp() if is_shared(op.ref):

@@ -16,7 +16,8 @@ extern "C" int dlc_run(void (*kernel)(void**), void** args, const dlc::Launch* l
                        char* message, size_t size);
 #define DLC_KERNEL(name)                \
   extern "C" void name##_thread(void**); \
-  static exported::Kernel name = {#name, name##_thread};
+  extern "C" const int name##_cluster;   \
+  static exported::Kernel name = {#name, name##_thread, &name##_cluster};
 #define DLC_DATA_TYPE(name) 0
 #else
 #include <cuda.h>
@@ -33,6 +34,7 @@ namespace exported {
 struct Kernel {
   const char* name;
   void (*thread)(void**);
+  const int* cluster;
 };
 
 // As the kernels' prelude declares it.
@@ -73,6 +75,7 @@ inline void run_kernel(Kernel& kernel, const std::string&, unsigned grid, unsign
   launch.block = block;
   launch.shared_bytes = shared;
   launch.workers = std::thread::hardware_concurrency();
+  launch.cluster = *kernel.cluster;
   char message[4096] = "";
   if (::dlc_run(kernel.thread, args, &launch, message, sizeof message))
     fail(std::string(kernel.name) + ": " + message);

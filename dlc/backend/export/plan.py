@@ -143,6 +143,7 @@ class KernelFacts:
     grid: int
     block: int
     dynamic_shared: int
+    cluster: int
     parameters: tuple[str, ...]
     maps: tuple[tuple[int, TensorMap], ...]
 
@@ -153,6 +154,7 @@ class KernelFacts:
             func.grid_size,
             func.block_size,
             dynamic_shared_bytes(func),
+            func.cluster_size,
             tuple(parameter_types(func)),
             tuple(tensor_maps(func)),
         )

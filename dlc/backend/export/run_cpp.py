@@ -44,8 +44,11 @@ _ENTRY = """\
 // The kernel {name} for the CPU: its text, and what runs one thread of it.
 #include "../kernels/{name}.cu"
 
+extern "C" const int {name}_cluster = {cluster};
 extern "C" void {name}_thread(void** args) {{
   (void)args;
+  static thread_local char anchor;
+  dlc_position.static_shared = &anchor;
   ::{name}({values});
 }}
 """
@@ -177,7 +180,7 @@ def host_entry(kernel: KernelFacts) -> str:
     """`host/NAME.cpp`."""
     types = [t.replace("const __grid_constant__ ", "") for t in kernel.parameters]
     values = [f"*static_cast<{t}*>(args[{n}])" for n, t in enumerate(types)]
-    return _ENTRY.format(name=kernel.name, values=", ".join(values))
+    return _ENTRY.format(name=kernel.name, cluster=kernel.cluster, values=", ".join(values))
 
 
 def _shape(plan: ExportPlan, buffer: str) -> str:

@@ -15,6 +15,7 @@
 #define __shared__ static thread_local  // a block stays on one OS thread, which is its SM
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define alignas(n) __align__(n)  // g++ refuses the keyword after "static thread_local"
 
@@ -28,6 +29,7 @@ namespace dlc {
 struct Position {
   dim3 thread, block, block_size, grid_size;
   char* dynamic_shared;
+  char* static_shared;  // an address among the shared variables of the kernel, of this OS thread
 };
 
 enum class Order : int { forward, reverse, random };
@@ -48,6 +50,7 @@ struct Launch {
   Order order;           // in which order runnable threads run
   uint64_t seed;         // of Order::random
   int32_t early;         // asynchronous copies land at the issue, not at the wait
+  int32_t cluster;       // blocks that run at the same time, each on an OS thread of its own
 };
 
 }  // namespace dlc
@@ -58,6 +61,8 @@ extern __thread dlc::Position dlc_position;
 void dlc_barrier(int line);
 void dlc_barrier_among(int line, int threads);
 void dlc_syncwarp();
+void dlc_cluster_barrier();
+const void* dlc_cluster_shared(const void* own, int block);
 uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width, unsigned named);
 void dlc_together(dlc::Meeting kind, void* mine, dlc::Together act);
 void dlc_wgmma(const void* mine, size_t bytes, dlc::Together act);

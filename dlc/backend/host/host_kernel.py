@@ -49,6 +49,7 @@ _SCALARS: dict[str, Any] = {
 # full unrolling on register-tiled kernels, and compiles three times as quickly.
 _UNROLL = re.compile(r"^(\s*)#pragma unroll\b[ \t]*\(?(\d*)\)?", re.MULTILINE)
 _MAX_UNROLL = 4
+_CLUSTER = re.compile(r"__cluster_dims__\((\d+),")
 
 
 class _Launch(ctypes.Structure):
@@ -62,6 +63,7 @@ class _Launch(ctypes.Structure):
         ("order", ctypes.c_int32),
         ("seed", ctypes.c_uint64),
         ("early", ctypes.c_int32),
+        ("cluster", ctypes.c_int32),
     ]
 
 
@@ -135,6 +137,7 @@ class HostKernel:
             for t in parameter_types
         )
         self._entry: Any = None  # the function pointer, once loaded
+        self._cluster = 1  # the blocks that run at the same time, once loaded
         self._lock = threading.Lock()
 
     @cached
@@ -143,10 +146,14 @@ class HostKernel:
         values = ", ".join(
             f"*static_cast<{kind}*>(dlc_args[{i}])" for i, kind in enumerate(self.parameter_types)
         )
+        cluster = found[1] if (found := _CLUSTER.search(self.source)) else "1"
         return (
             f"{_host_text(self.source)}\n"
             'extern "C" __attribute__((visibility("default"))) void dlc_thread(void** dlc_args) {\n'
+            "  static thread_local char anchor;\n  dlc_position.static_shared = &anchor;\n"
             f"  (void)dlc_args;\n  {self.name}({values});\n}}\n"
+            'extern "C" __attribute__((visibility("default"))) const int dlc_cluster = '
+            f"{cluster};\n"
         )
 
     @cached
@@ -176,8 +183,10 @@ class HostKernel:
                 _scheduler()
                 path = self.compile()
                 try:
-                    self._entry = ctypes.CDLL(str(path)).dlc_thread
-                except (OSError, AttributeError) as error:
+                    made = ctypes.CDLL(str(path))
+                    self._cluster = ctypes.c_int.in_dll(made, "dlc_cluster").value
+                    self._entry = made.dlc_thread
+                except (OSError, AttributeError, ValueError) as error:
                     raise BackendError(
                         f"cannot load machine code of {self.name}: {error}"
                     ) from None
@@ -203,7 +212,9 @@ class HostKernel:
         is the number of OS threads (default: the CPUs at hand); `order` says who goes first
         between barriers and between shuffles, seeded by `seed`. Asynchronous copies land at the
         matching wait (`late`: finds a missing wait) or at the issue (`early`: finds a slot
-        that others still read). LaunchError names the block and threads that failed.
+        that others still read). The blocks of a cluster run at the same time, each on an OS thread
+        of its own, however few `threads` there are. LaunchError names the block and threads that
+        failed.
         """
         if len(args) != len(self.parameter_types):
             raise LaunchError(
@@ -224,6 +235,11 @@ class HostKernel:
         entry = self._load()
         if grid == 0:
             return
+        if grid % self._cluster:
+            raise LaunchError(
+                f"{self.name}: expected whole clusters of {self._cluster} blocks, found a grid of "
+                f"{grid}"
+            )
         values = [_pack(kind, arg) for kind, arg in zip(self.parameter_types, args, strict=True)]
         pointers = (ctypes.c_void_p * max(len(values), 1))(*(address for _, address in values))
         launch = _Launch(
@@ -234,6 +250,7 @@ class HostKernel:
             _ORDERS[order],
             seed & (2**64 - 1),
             async_mode == "early",
+            self._cluster,
         )
         message = ctypes.create_string_buffer(4096)
         if _scheduler().dlc_run(

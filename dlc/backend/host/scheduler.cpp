@@ -6,6 +6,9 @@
 // until one blocks. Whoever cannot go on picks the next thread and switches straight to it.
 // When nobody can go on, the block has deadlocked, and the message says who waits for what.
 //
+// The blocks of a cluster run at the same time, each on an OS thread of its own, which wait for each
+// other where all threads of a block have come to a barrier of the cluster.
+//
 // Kernels have no destructors, so a failed block is simply left: control returns to the worker's
 // own stack, and all fiber stacks are free again.
 #include <algorithm>
@@ -25,6 +28,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cluster.h"
 #include "copies.h"
 #include "dlc_host.h"
 #include "fiber.h"
@@ -43,13 +47,14 @@ using dlc::Copy;
 using dlc::Launch;
 using dlc::Meeting;
 using dlc::Order;
+using dlc::Team;
 
 constexpr size_t kStackBytes = 256 << 10;  // compiler.py refuses kernels with larger frames
 constexpr size_t kStackUsable = 192 << 10;
 constexpr int kMaxThreads = 1024, kWarp = 32, kGroup = 128;
 
 enum class State : uint8_t {
-  fresh, running, barrier, meeting, group, registers, mbarrier, exited
+  fresh, running, barrier, cluster, meeting, group, registers, mbarrier, exited
 };
 
 struct Mbarrier {
@@ -125,6 +130,8 @@ const char* name(Meeting kind) {
 
 void carrier();
 
+constexpr char kOther[] = "another block of the cluster has failed";
+
 struct Worker {
   void (*kernel)(void**) = nullptr;
   void** args = nullptr;
@@ -146,6 +153,10 @@ struct Worker {
   std::unique_ptr<char, void (*)(void*)> shared{nullptr, free};
   size_t shared_size = 0;
   std::string failure;
+  Team* team = nullptr;            // whose blocks read each other's shared memory, if any do
+  Worker** members = nullptr;      // of the team
+  int rank = 0;                    // of the block in its cluster
+  int at_cluster = 0, met = 0;     // threads at a barrier of the cluster, and barriers before
 
   // ---- stacks: mapped once, reused from block to block and from launch to launch
 
@@ -221,6 +232,7 @@ struct Worker {
     switch (t.state) {
       case State::exited: return "have exited";
       case State::barrier: return "wait at __syncthreads() in line " + number(t.line);
+      case State::cluster: return "wait at cluster_barrier()";
       case State::meeting:
         return std::string("wait at ") + name(warps[t.index / kWarp].kind) + " for their warp";
       case State::group:
@@ -299,6 +311,39 @@ struct Worker {
       for (int w = 0; w * kWarp < named; ++w) release(w, warps[w].live);
     }
     wait(State::barrier);
+  }
+
+  // All threads of the blocks of a cluster meet, but for those that have exited.
+  void cluster_barrier() {
+    if (!team) fail("thread %d is at a barrier of a cluster, which the kernel has not",
+                    current->index);
+    ++at_cluster;
+    complete_cluster();
+    wait(State::cluster);
+  }
+
+  void complete_cluster() {
+    if (!at_cluster || at_cluster != live) return;
+    at_cluster = 0;
+    if (!team->meet()) fail("%s", kOther);
+    ++met;
+    for (int w = 0; w * kWarp < launch.block; ++w)
+      if (warps[w].live) release(w, warps[w].live);
+  }
+
+  const void* cluster_shared(const void* own, int block) {
+    if (!team || block < 0 || block >= team->size)
+      fail("thread %d reads shared memory of block %d of its cluster, which is not there",
+           current->index, block);
+    if (block != rank && !met)
+      fail("thread %d reads shared memory of block %d of its cluster, which may not have begun: no "
+           "barrier of the cluster comes before", current->index, block);
+    team->note(rank, block, met);
+    const char* const place = static_cast<const char*>(own);
+    const dlc::Position& there = *members[block]->position;
+    const uintptr_t offset = uintptr_t(place) - uintptr_t(shared.get());
+    if (shared && offset < uintptr_t(launch.shared_bytes)) return there.dynamic_shared + offset;
+    return there.static_shared + (place - position->static_shared);
   }
 
   // Every live lane of the warp that is named comes here; returns the round in which they met.
@@ -509,7 +554,7 @@ struct Worker {
     for (Warpgroup& group : warpgroups) group = Warpgroup{};
     windows.clear();
     live = launch.block;
-    at_barrier = free_registers = 0;
+    at_barrier = at_cluster = met = free_registers = 0;
     current = nullptr;
     mbarriers.clear();
     random = (launch.seed * 0x9e3779b97f4a7c15u ^ uint64_t(block + 1) * 0xd1342543de82ef95u) | 1;
@@ -520,11 +565,19 @@ struct Worker {
     for (auto& barrier : mbarriers)
       if (failure.empty() && !barrier->late.empty())
         failure = "the block ends with tma_load requests that no mbarrier_wait completed";
-    if (!failure.empty()) {
+    if (team) end_of_cluster();
+    if (!failure.empty() && failure != kOther) {
       failure = "block " + std::to_string(block) + ": " + failure;
+    }
+    if (!failure.empty()) {
       free_stacks.clear();
       for (size_t i = 0; i < stacks.size(); ++i) free_stacks.push_back(int(i));
     }
+  }
+
+  void end_of_cluster() {
+    if (!failure.empty()) team->fail();
+    else if (!team->end(rank, met, failure) && failure.empty()) failure = kOther;
   }
 
   // The current thread has returned from the kernel; who runs next, or null if it was the last.
@@ -545,7 +598,9 @@ struct Worker {
     const int w = self.index / kWarp;
     warps[w].live &= ~(1u << self.index % kWarp);
     complete_meeting(w);
-    return --live ? &pick() : nullptr;
+    if (!--live) return nullptr;
+    complete_cluster();
+    return &pick();
   }
 
   void prepare(void (*kernel)(void**), void** args, const Launch& launch) {
@@ -560,7 +615,7 @@ struct Worker {
     }
     position = &dlc_position;
     *position = {{0, 0, 0}, {0, 0, 0}, {unsigned(launch.block), 1, 1},
-                    {unsigned(launch.grid), 1, 1}, shared.get()};
+                    {unsigned(launch.grid), 1, 1}, shared.get(), nullptr};
   }
 };
 
@@ -596,6 +651,88 @@ std::unique_ptr<Worker> take_worker() {
   return result;
 }
 
+// The blocks of a launch, dealt over OS threads: one by one, or the clusters over teams.
+struct Grid {
+  void (*const kernel)(void**);
+  void** const args;
+  const Launch& launch;
+  const int cluster;  // blocks
+  const int workers;
+  std::string failure;
+
+  Grid(void (*kernel)(void**), void** args, const Launch& launch)
+      : kernel(kernel), args(args), launch(launch), cluster(std::max(launch.cluster, 1)),
+        workers(workers_of(launch)), failed(launch.grid), members(size_t(workers)) {
+    for (int i = 0; cluster > 1 && i < workers; i += cluster)
+      teams.push_back(std::make_unique<Team>(cluster));
+  }
+
+  // What one of the OS threads does.
+  void work(int i) {
+    auto mine = take_worker();
+    worker = mine.get();
+    const size_t team = size_t(i / cluster);
+    mine->team = cluster > 1 ? teams[team].get() : nullptr;
+    mine->members = members.data() + i / cluster * cluster;
+    mine->rank = i % cluster;
+    members[size_t(i)] = worker;
+    std::string what;
+    int64_t turn = 0;
+    try {
+      mine->prepare(kernel, args, launch);
+      for (int64_t n = 0; what.empty() && (turn = turn_of(i, n)) < launch.grid; ++n) {
+        mine->run_block(block_at(turn));
+        what = mine->failure;
+      }
+    } catch (const std::exception& error) {
+      what = error.what();
+      if (mine->team) mine->team->fail();
+    }
+    if (mine->team) mine->team->depart();
+    worker = nullptr;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!what.empty()) {
+      next = launch.grid;
+      if (what != kOther && turn < failed) failed = turn, failure = what;
+    }
+    const std::lock_guard<std::mutex> idle_lock(idle_mutex);
+    idle.push_back(std::move(mine));
+  }
+
+  // Ends all teams: there are only so many threads.
+  void stop(int threads, const char* why) {
+    for (size_t team = 0; team < teams.size(); ++team)
+      teams[team]->fail(int(team + 1) * cluster > threads);
+    const std::lock_guard<std::mutex> lock(mutex);
+    failed = -1;
+    failure = why;
+  }
+
+ private:
+  std::atomic<int64_t> next{0};
+  int64_t failed;  // the first block, by turns
+  std::mutex mutex;
+  std::vector<Worker*> members;
+  std::vector<std::unique_ptr<Team>> teams;
+
+  static int workers_of(const Launch& launch) {
+    if (launch.cluster <= 1) return int(std::min<int64_t>(launch.workers, launch.grid));
+    const int teams = std::max(launch.workers / launch.cluster, 1);
+    return int(std::min<int64_t>(teams, launch.grid / launch.cluster)) * launch.cluster;
+  }
+
+  // The turn of the nth block that an OS thread runs; those of a team run the same clusters.
+  int64_t turn_of(int i, int64_t n) {
+    if (teams.empty()) return next++;
+    return (i / cluster + n * int64_t(teams.size())) * cluster + i % cluster;
+  }
+
+  int64_t block_at(int64_t turn) const {
+    if (launch.order != Order::reverse) return turn;
+    return launch.grid - cluster - turn / cluster * cluster + turn % cluster;
+  }
+};
+
 }  // namespace
 
 // ---- what kernels and runtime.py call ----------------------------------------------------------
@@ -611,6 +748,10 @@ EXPORT void dlc_trap(const char* message) {
 EXPORT void dlc_barrier(int line) { worker->barrier(line, worker->launch.block); }
 
 EXPORT void dlc_barrier_among(int line, int threads) { worker->barrier(line, threads); }
+EXPORT void dlc_cluster_barrier() { worker->cluster_barrier(); }
+EXPORT const void* dlc_cluster_shared(const void* own, int block) {
+  return worker->cluster_shared(own, block);
+}
 EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
 
 EXPORT void dlc_together(Meeting kind, void* mine, dlc::Together act) {
@@ -736,44 +877,19 @@ EXPORT void dlc_tma_wait(int newest, bool read) { worker->finish_stores(newest, 
 // Runs the grid; 0, or 1 and a message about the first block that failed.
 EXPORT int dlc_run(void (*kernel)(void**), void** args, const Launch* launch, char* message,
                    size_t size) try {
-  std::atomic<int64_t> next{0};
-  int64_t failed = launch->grid;
-  std::string failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    auto mine = take_worker();
-    worker = mine.get();
-    std::string what;
-    int64_t turn = 0;
-    try {
-      mine->prepare(kernel, args, *launch);
-      while (what.empty() && (turn = next++) < launch->grid) {
-        mine->run_block(launch->order == Order::reverse ? launch->grid - 1 - turn : turn);
-        what = mine->failure;
-      }
-    } catch (const std::exception& error) {
-      what = error.what();
-    }
-    worker = nullptr;
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!what.empty()) {
-      next = launch->grid;
-      if (turn < failed) failed = turn, failure = what;
-    }
-    const std::lock_guard<std::mutex> idle_lock(idle_mutex);
-    idle.push_back(std::move(mine));
-  };
+  Grid grid(kernel, args, *launch);
   std::vector<std::thread> helpers;
-  for (int64_t i = 1; i < std::min<int64_t>(launch->workers, launch->grid); ++i)
+  for (int i = 1; i < grid.workers; ++i)
     try {
-      helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // the system grants no more threads; those there are do the work
+      helpers.emplace_back([&grid, i] { grid.work(i); });
+    } catch (const std::system_error&) {  // the system grants no more threads
+      if (launch->cluster > 1) grid.stop(i, "the system grants no thread for a block of a cluster");
+      break;  // those there are do the work
     }
-  work();
+  grid.work(0);
   for (auto& helper : helpers) helper.join();
-  if (failure.empty()) return 0;
-  snprintf(message, size, "%s", failure.c_str());
+  if (grid.failure.empty()) return 0;
+  snprintf(message, size, "%s", grid.failure.c_str());
   return 1;
 } catch (const std::exception& error) {
   snprintf(message, size, "%s", error.what());

@@ -57,6 +57,8 @@ class Accesses(Values):
 
     def _element_text(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
         """`x[row * 2048 + k]`"""
+        if isinstance(ref.owner, kernel.MapClusterOp):
+            return self._of_cluster(ref.owner.source, *subscripts)
         name = self.text[ref].text
         if is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
@@ -71,6 +73,13 @@ class Accesses(Values):
             if place.base != Expr():
                 offset = binary(self.index.expr(place.base), "+", offset)
         return Text(f"{name}[{offset}]")
+
+    def _of_cluster(self, own: SSAValue, block: Expr, *subscripts: Expr) -> Text:
+        """`cluster_shared(parts, block)[t * 4 + r]`"""
+        self.helpers.add("cluster_shared")
+        buffer = call("cluster_shared", self.text[own], self.index.expr(block))
+        place = place_of(memref_of(own), subscripts)
+        return Text(f"{buffer}[{self.index.expr(place.linear)}]")
 
     def _sized_offset(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
         """`(b * s + row) * 64 + k`: what an extent that is a size multiplies is computed first."""

@@ -424,6 +424,25 @@ _FUNCTIONS = [
         _last_block_on_host("barrier_among<N>();"),
         needs=("barrier_among",),
     ),
+    Function(
+        "cluster_barrier",
+        "The threads of the blocks of a cluster meet (PTX ISA: barrier.cluster).",
+        f"{INLINE} void cluster_barrier()",
+        'asm volatile("barrier.cluster.arrive.release.aligned;\\n"\n'
+        '             "barrier.cluster.wait.acquire.aligned;" ::: "memory");',
+        "dlc_cluster_barrier();",
+        min_arch=90,
+    ),
+    Function(
+        "cluster_shared",
+        "Shared memory of a block of the cluster, where this one has its own (PTX ISA: mapa).",
+        f"template <class T>\n{INLINE} const T* cluster_shared(const T* own, int block)",
+        "const T* there;\n"
+        'asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(block));\n'
+        "return there;",
+        "return static_cast<const T*>(dlc_cluster_shared(own, block));",
+        min_arch=90,
+    ),
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),
     Function(

@@ -171,6 +171,7 @@ _NAMED = (
     kernel.TmaCommitOp,
     kernel.GridWaitOp,
     kernel.GridReleaseOp,
+    kernel.ClusterBarrierOp,
 )
 """Calls of functions of the prelude that have their names."""
 
@@ -202,6 +203,8 @@ class _KernelPrinter(Accesses):
         for size in kernel_sizes(func):
             parameters.append(f"int {self.name(size.result, 'size')}")
         what = f"grid {func.grid_size}, block {func.block_size}"
+        if func.cluster is not None:
+            what += f", clusters of {func.cluster_size}"
         if zeroed := ", ".join(self.text[ref].text for ref in func.zeroed_refs):
             what += f"; zeroed before: {zeroed}"
         for output, input in updated.items():
@@ -211,7 +214,9 @@ class _KernelPrinter(Accesses):
         self.lines += comment(what)
         # Registers are set from the number at the entry, which is known of one block on an SM.
         alone = ", 1" if sets_registers(func) else ""
-        self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size}{alone})')
+        cluster = f"__cluster_dims__({func.cluster_size}, 1, 1) " if func.cluster else ""
+        bounds = f"__launch_bounds__({func.block_size}{alone})"
+        self.line(f'extern "C" __global__ void {cluster}{bounds}')
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
@@ -311,6 +316,8 @@ class _KernelPrinter(Accesses):
                 self.line(f"const int {self.name(op.result, 'block')} = blockIdx.x{before};")
             case kernel.ThreadIdOp():
                 self.line(f"const int {self.name(op.result, 'thread')} = threadIdx.x;")
+            case kernel.MapClusterOp():
+                pass  # what it maps is named where it is read
             case kernel.AllocSharedOp():
                 self.allocate_shared(op)
             case kernel.AllocLocalOp():
@@ -341,7 +348,7 @@ class _KernelPrinter(Accesses):
             case (
                 kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp() | kernel.SyncWarpOp()
                 | kernel.FenceMbarrierInitOp() | kernel.FenceProxyAsyncOp()
-                | kernel.GridWaitOp() | kernel.GridReleaseOp()
+                | kernel.GridWaitOp() | kernel.GridReleaseOp() | kernel.ClusterBarrierOp()
                 | kernel.TmaCommitOp() | kernel.TmaWaitOp()
             ):  # fmt: skip
                 self._synchronize(op)

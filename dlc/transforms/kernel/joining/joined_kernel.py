@@ -84,6 +84,7 @@ class JoinedKernel:
             self.schedule,
             list(self._zeroed()),
             list(self._updates()),
+            cluster=self.funcs[0].cluster_size,
         )
 
     @property
@@ -166,7 +167,7 @@ class JoinedKernel:
 def _restrict(ops: Sequence[Operation], threads: int) -> None:
     """Has the first threads meet alone."""
     for op in (inner for outer in ops for inner in outer.walk()):
-        if isinstance(op, kernel.BarrierOp | kernel.LastBlockOp):
+        if isinstance(op, kernel.BarrierOp | kernel.LastBlockOp | kernel.ClusterBarrierOp):
             op.threads = IntegerAttr(threads, i64)
 
 

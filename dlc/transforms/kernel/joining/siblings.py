@@ -94,6 +94,11 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
 
 
 def _fit(funcs: Sequence[kernel.FuncOp]) -> bool:
-    """True if the threads of some blocks are whole warps where they are fewer than others'."""
+    """
+    True if the blocks are in clusters of as many, and the threads of some are whole warps where
+    they are fewer than others'.
+    """
+    if len({func.cluster_size for func in funcs}) > 1:
+        return False
     most = max(func.block_size for func in funcs)
     return all(func.block_size % WARP == 0 or func.block_size == most for func in funcs)

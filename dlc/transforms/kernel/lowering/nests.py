@@ -30,7 +30,12 @@ _LATER = _YIELDS | {tile.IndexOp, arith.ConstantOp}
 """What is lowered where it is used, if at all."""
 _LOADS = frozenset[type[Operation]]({tile.LoadOp, kernel.LoadOp})
 _TELLS = frozenset[type[Operation]](
-    {kernel.SyncWarpOp, kernel.MbarrierArriveOp, kernel.LastBlockOp}
+    {
+        kernel.SyncWarpOp,
+        kernel.MbarrierArriveOp,
+        kernel.LastBlockOp,
+        kernel.ClusterBarrierOp,
+    }
 )
 """What tells other threads that they may overwrite, or that something is written."""
 

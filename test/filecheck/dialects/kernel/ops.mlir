@@ -64,6 +64,25 @@ kernel.func @last(%x: memref<12xf32>) -> (%y: memref<12xf32>, %arrived: memref<2
   kernel.last_block %arrived[%g floordiv 2, %b mod 2] of 3 {note} : memref<2x2xi32>
 }
 
+// Blocks of a cluster read each other's shared memory.
+// CHECK: kernel.func @cluster(%x: memref<128xf32>) -> (%y: memref<128xf32>) grid 8 block 16 cluster 4 {
+kernel.func @cluster(%x: memref<128xf32>) -> (%y: memref<128xf32>) grid 8 block 16 cluster 4 {
+  %b = kernel.block_id
+  %t = kernel.thread_id
+  %s = kernel.alloc_shared : memref<16xf32, #kernel.shared>
+  // CHECK: %all = kernel.map_cluster %s {note} : memref<16xf32, #kernel.shared> -> memref<4x16xf32, #kernel.cluster>
+  %all = kernel.map_cluster %s {note} : memref<16xf32, #kernel.shared> -> memref<4x16xf32, #kernel.cluster>
+  %v = kernel.load %x[%b * 16 + %t] : memref<128xf32>
+  kernel.store %v, %s[%t] : memref<16xf32, #kernel.shared>
+  // CHECK: kernel.cluster_barrier {note}
+  kernel.cluster_barrier {note}
+  // CHECK-NEXT: %w = kernel.load %all[%t mod 4, %t] : memref<4x16xf32, #kernel.cluster>
+  %w = kernel.load %all[%t mod 4, %t] : memref<4x16xf32, #kernel.cluster>
+  // CHECK-NEXT: kernel.cluster_barrier threads 32
+  kernel.cluster_barrier threads 32
+  kernel.store %w, %y[%b * 16 + %t] : memref<128xf32>
+}
+
 // CHECK: func.func @main
 func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048xf32> {
   // CHECK-NEXT: %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)
