@@ -30,9 +30,9 @@ MANY_INSTRUCTIONS = 20
 """Of what is computed of a sum, from which on several are computed at once: a function, such as an
 exponential."""
 COMPUTED_AFTER, LOADED_AFTER = 0.5, 0.5
-"""Registers for each sum that this takes, and that elements take which are loaded for it (ptxas for
-sm_90a: of 128 sums, gelu of them 172 to 181, and 255 with some spilled where what is loaded is
-added; of 96, 128 and 208)."""
+"""Registers that this takes for each sum that is looked at at once, all or those of a box, and that
+elements take which are loaded for it (ptxas for sm_90a: of 128 sums, gelu of them 172 to 181, and
+255 with some spilled where what is loaded is added; of 96, 128 and 208)."""
 IDLE = 0.1
 """The share of points of such runs beyond the end of an axis from which on it spreads over two."""
 
@@ -262,9 +262,7 @@ def _tensor_product(
     many = sum(map(flops_of, others)) >= MANY_INSTRUCTIONS * len(reduce.results)
     after = _registers_after(loaded=loaded) if many else 0
     outer = around.parent_op()
-    bare = not many and not any(isinstance(op, loop.LoadOp) for op in others)
-    is_nest = isinstance(outer, loop.ForOp)
-    stored = stored_bytes(outer, row, column) if bare and is_nest else 0
+    stored = stored_bytes(outer, row, column) if isinstance(outer, loop.ForOp) else 0
     product = replace(product, along_k=lies, boxes=boxes, stored_bytes=stored)
     return replace(product, after=after, loads_after=loaded)
 

@@ -27,10 +27,10 @@ class TensorProduct:
     boxes: bool = False
     """True if TMA can copy parts of these matrices."""
     stored_bytes: int = 0
-    """Bytes of an element of the results, if TMA can store boxes of them, and little is computed of
-    sums and nothing loaded before: what a fence keeps in registers spills; else 0."""
+    """Bytes of an element of the results, if TMA can store boxes of them; else 0."""
     after: float = 0
-    """Registers of a thread for each of its sums that what is computed of them takes."""
+    """Registers of a thread, for each sum of which it computes something at once, that this takes:
+    for all of its sums, or those of a box that TMA stores."""
     loads_after: bool = False
     """True if an element is loaded for each sum."""
 

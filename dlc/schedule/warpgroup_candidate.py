@@ -97,10 +97,10 @@ class WarpgroupCandidate(WarpCandidate):
         """
         True if a producer requests what comes next, for blocks that do the work of several. In such
         a loop ptxas keeps addresses of what is loaded for each sum, which spills (2 KB of 192 sums
-        and 232 registers): then there is none.
+        and 232 registers) unless it is loaded box by box: then there is none.
         """
         several = self.blocks > self.resident * self.target.sms
-        return self.producer and several and not self.product.loads_after
+        return self.producer and several and (self.stores_boxes or not self.product.loads_after)
 
     @property
     def turn_clocks(self) -> float:
@@ -118,7 +118,10 @@ class WarpgroupCandidate(WarpCandidate):
     @property
     def gives_registers(self) -> bool:
         """True if a producer gives registers up, without which the sums have no room."""
-        return self.producer and self.registers > self.target.entry_registers(self.block_threads)
+        return self._gives(self.registers)
+
+    def _gives(self, registers: int) -> bool:
+        return self.producer and registers > self.target.entry_registers(self.block_threads)
 
     @cached
     def registers_held(self) -> int:
@@ -182,15 +185,17 @@ class WarpgroupCandidate(WarpCandidate):
         True if TMA stores what warps hold: where that saves sectors, and takes no place from slabs
         or other blocks.
         """
-        t, threads, registers = self.target, self.block_threads, self.registers_held
         saves = self.boxes and self._parts_of_sector > 1 and self.splits == 1
-        if not saves:
-            return False
-        alone, beside = (
-            occupancy(t, threads, registers, self._bytes_beside_results + more).blocks
-            for more in (0, self._place_bytes)
-        )
-        return beside >= max(alone, 1)
+        return saves and self._blocks_if(boxes=True) >= max(self._blocks_if(boxes=False), 1)
+
+    def _blocks_if(self, *, boxes: bool) -> int:
+        """Blocks that an SM holds if TMA stores boxes, or if threads store."""
+        t, threads, registers = self.target, self.block_threads, self._registers_if(boxes=boxes)
+        if registers > self._most_registers:
+            return 0
+        held = t.entry_registers(threads) if self._gives(registers) else registers
+        shared = self._bytes_beside_results + (self._place_bytes if boxes else 0)
+        return occupancy(t, threads, held, shared).blocks
 
     @property
     def _row_bytes(self) -> int:
@@ -228,9 +233,20 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def registers(self) -> int:
+        return self._registers_if(boxes=self.stores_boxes)
+
+    def _registers_if(self, *, boxes: bool) -> int:
+        """Of a thread, which computes what follows its sums box by box or for all of them."""
+        at_once = self._sums_of_box if boxes else self.sums
         beside = BOX_REGISTERS if self.boxes else COPIED_REGISTERS
-        count = ceil(self.sums * (1 + self.product.after)) + beside
+        count = self.sums + ceil(at_once * self.product.after) + beside
         return count + -count % 8
+
+    @property
+    def _sums_of_box(self) -> int:
+        """Of a thread."""
+        points = WARP_SUMS.rows * self._row_bytes // self.product.stored_bytes
+        return points * self.problem.sums // WARP
 
     @property
     def _requests(self) -> int:

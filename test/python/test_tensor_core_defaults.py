@@ -187,8 +187,8 @@ PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], s
         F.linear, [(4096, 4096), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
     "a warpgroup for a block": (F.linear, [(32, 2048), (5632, 2048)], "producer=1"),
-    "what is added, whose addresses would spill": (
-        _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "",
+    "what is added, loaded box by box": (
+        _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
 }  # fmt: skip
 
@@ -209,6 +209,10 @@ def _activated(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tenso
     return F.gelu(F.linear(x, w, b))
 
 
+def _gated(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.silu(F.linear(x, a)) * F.linear(x, b)
+
+
 def _updated(y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     y.add_(F.linear(x, w))
     return y
@@ -219,8 +223,13 @@ STORED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]
     "batches": (torch.matmul, [(16, 512, 512), (16, 512, 512)], "{store=2}"),
     "an odd number of boxes": (F.linear, [(1024, 1024), (1024, 1024)], "{store=3}"),
     "rows of no multiple of 16 bytes": (F.linear, [(4096, 1024), (2044, 1024)], ""),
-    "an activation, which would spill": (_activated, [(4096, 1024), (4096, 1024), (4096,)], ""),
-    "what is added, which would spill": (_added, [(4096, 1024), (4096, 1024), (4096, 4096)], ""),
+    "an activation": (_activated, [(4096, 1024), (4096, 1024), (4096,)], "{store=2}"),
+    "what is added": (_added, [(4096, 1024), (4096, 1024), (4096, 4096)], "{store=2}"),
+    "two products, one of them activated": (
+        _gated,
+        [(2048, 1024), (5632, 1024), (5632, 1024)],
+        "{store=2}",
+    ),
     "what is read before": (_updated, [(4096, 4096), (4096, 1024), (4096, 1024)], ""),
     "parts of K in f32": (F.linear, [(128, 4096), (4096, 4096)], ""),
 }

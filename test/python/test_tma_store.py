@@ -44,6 +44,18 @@ def by_tma(block: tuple[int, int], group: tuple[int, int], n: int) -> str:
     return text.replace(",async-copy", "")
 
 
+def added(case: Case) -> Case:
+    """relu(x @ w + z), with an element of z for each point in the place of a bias."""
+    x, w, _ = case.inputs
+    (n,), m = case.inputs[2].shape, x.shape[0]
+    z = np.random.default_rng(5).standard_normal((m, n)).astype(np.float32)
+    text = case.text.replace("%bias[%j]", "%bias[%i, %j]")
+    text = text.replace(f"%bias: memref<{n}x", f"%bias: memref<{m}x{n}x")
+    text = text.replace(f"%bias: tensor<{n}x", f"%bias: tensor<{m}x{n}x")
+    text = re.sub(rf"(%bias\[%i, %j\] : memref<){n}x", rf"\g<1>{m}x{n}x", text)
+    return replace(case, name=f"added_{case.name}", text=text, inputs=(x, w, z))
+
+
 LARGE = product(72, 80, 200, w_turned=True)
 CASES: dict[str, tuple[Case, str]] = {
     "f32": (LARGE, storing(TMA)),
@@ -71,6 +83,13 @@ CASES: dict[str, tuple[Case, str]] = {
     "resident, registers": (halves(product(136, 72, 200, w_turned=True)), storing(GIVES)),
     "warps": (LARGE, storing(WARPS, 2)),
     "warps, ragged, f16": (halves(product(17, 40, 72)), storing(WARPS)),
+    "what is added": (added(product(72, 80, 200, w_turned=True)), storing(TMA, 2)),
+    "what is added, ragged, f16": (halves(added(product(33, 24, 72))), storing(TMA)),
+    "what is added, resident": (added(product(64, 264, 200)), storing(RESIDENT, 2)),
+    "what is added, 8 columns": (
+        halves(added(product(65, 24, 128))),
+        storing(re.sub("split-[^}]*},", "", by_tma((64, 8), (64, 8), 8))),
+    ),
     "parts": (
         product(72, 64, 392),
         storing(TMA, 2).replace(",blockify-launch", ",split-matmul-k{splits=2},blockify-launch"),
@@ -108,7 +127,14 @@ def test_no_barrier_of_the_block_is_added() -> None:
     assert barriers(TMA) == barriers(storing(TMA, 2)) == 1
 
 
-MUTATED = ["f32, two places", "f16", "resident", "resident, every place once", "warps"]
+MUTATED = [
+    "f32, two places",
+    "f16",
+    "resident",
+    "resident, every place once",
+    "warps",
+    "what is added",
+]
 KINDS = (
     kernel.TmaStoreOp, kernel.TmaCommitOp, kernel.TmaWaitOp, kernel.FenceProxyAsyncOp,
     kernel.SyncWarpOp,

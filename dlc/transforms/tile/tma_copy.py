@@ -47,9 +47,10 @@ class TmaCopyPass(SchedulingPass):
 
     With `store=2`, results of tensor cores are stored by it, too: a warp writes 16 rows, as wide as
     a swizzle has place for, to shared memory, where it has room for two such boxes; one of its
-    lanes has them stored while the warp writes the next ones. It is *legal* under the same
-    conditions on what is stored to. It is *faster because* whole sectors are written, of which a
-    lane's two neighbours are an eighth, and threads compute no addresses and no conditions.
+    lanes has them stored while the warp writes the next ones. What only such a box needs is loaded
+    and computed where it is written. It is *legal* under the same conditions on what is stored to.
+    It is *faster because* whole sectors are written, of which a lane's two neighbours are an
+    eighth, threads compute no addresses and no conditions, and hold little beside their sums.
     ```
     tile.store %v, %y[%i * 64 + …, %rj * 8 + …] where (%i * 64 + … < 100) : memref<100x256xbf16>
     ```

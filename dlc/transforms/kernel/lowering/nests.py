@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeGuard
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
@@ -14,6 +14,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.kernel_memory import is_local
+from dlc.transforms.kernel.lowering.box_values import computed_for, ends_reads
 from dlc.transforms.kernel.lowering.element_access import (
     array_of,
     beside,
@@ -28,16 +29,6 @@ from dlc.transforms.kernel.lowering.stored_boxes import lower_boxes, wait_for_bo
 _YIELDS = frozenset[type[Operation]]({tile.YieldOp, scf.YieldOp})
 _LATER = _YIELDS | {tile.IndexOp, arith.ConstantOp}
 """What is lowered where it is used, if at all."""
-_LOADS = frozenset[type[Operation]]({tile.LoadOp, kernel.LoadOp})
-_TELLS = frozenset[type[Operation]](
-    {
-        kernel.SyncWarpOp,
-        kernel.MbarrierArriveOp,
-        kernel.LastBlockOp,
-        kernel.ClusterBarrierOp,
-    }
-)
-"""What tells other threads that they may overwrite, or that something is written."""
 
 
 def lower_body(to: RegisterLowering) -> None:
@@ -56,11 +47,12 @@ def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
     """
     group: list[Operation] = []
     shared: tuple[SSAValue, ...] = ()
+    later = {value for op in ops if _is_of_boxes(op) for value in computed_for(to, op)}
     for op in ops:
         if group and isinstance(op, Memory):
             to.unused_memory.append(op)
             continue
-        if type(op) in _LATER:
+        if type(op) in _LATER or op in later:
             continue
         if axes := _shareable_axes(to, op):
             if shared != axes:
@@ -68,7 +60,7 @@ def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
                 group, shared = [], axes
             group.append(op)
             continue
-        if group and (_uses(op, group) or _ends_reads(op, group)):
+        if group and (_uses(op, group) or ends_reads(op, group)):
             _lower_group(to, group, shared)
             group, shared = [], ()
         _lower_op(to, op)
@@ -83,7 +75,7 @@ def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]
     if isinstance(op, tile.EachOp):
         last = op.next_op is None or type(op.next_op) in _YIELDS
         return tuple(op.axes) if last else ()
-    if isinstance(op, tile.StoreOp) and op.boxes is not None:
+    if _is_of_boxes(op):
         return ()
     if op.regions or isinstance(op, Memory) or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
         return ()
@@ -91,23 +83,13 @@ def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]
     return axes if axes and fragment_axes(to, op) is None else ()
 
 
+def _is_of_boxes(op: Operation) -> TypeGuard[tile.StoreOp]:
+    return isinstance(op, tile.StoreOp) and op.boxes is not None
+
+
 def _uses(op: Operation, group: list[Operation]) -> bool:
     results = {r for member in group for r in member.results}
     return any(v in results for inner in op.walk() for v in inner.operands)
-
-
-def _ends_reads(op: Operation, group: list[Operation]) -> bool:
-    """
-    True if what a group reads may be overwritten by an op, or by other threads because of it, or
-    if the op reads what the group writes.
-    """
-    read = {member.ref for member in group if isinstance(member, tile.LoadOp)}
-    written = {member.ref for member in group if isinstance(member, tile.StoreOp)}
-    return any(
-        type(inner) in _TELLS
-        or not (written if type(inner) in _LOADS else read).isdisjoint(inner.operands)
-        for inner in op.walk()
-    )
 
 
 def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAValue, ...]) -> None:
@@ -146,8 +128,8 @@ def _lower_op(to: RegisterLowering, op: Operation) -> None:
 
 def _lower_alone(to: RegisterLowering, op: tile.LoadOp | tile.StoreOp) -> None:
     """Lowers an access with loops of its own, or none."""
-    if isinstance(op, tile.StoreOp) and op.boxes is not None:
-        lower_boxes(to, op)
+    if _is_of_boxes(op):
+        lower_boxes(to, op, lambda: _lower_ops(to, computed_for(to, op)))
     elif not (axes := to.register_axes(op)):
         _lower_scalar(to, op)
     elif isinstance(op, tile.StoreOp):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -26,6 +26,16 @@ class LocalArray:
 
     ref: SSAValue
     axes: tuple[SSAValue, ...]
+    parts: frozenset[SSAValue] = frozenset()
+    """Those axes of which it has the points of one part."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Points of a register axis, so many from the first on."""
+
+    first: Expr
+    extent: int
 
 
 class RegisterLowering(KernelBuilder):
@@ -46,6 +56,9 @@ class RegisterLowering(KernelBuilder):
         """What values became that have an element at each point of register axes."""
         self.registers: list[BlockArgument] = []
         """The register axes along which values vary here, outermost first."""
+        self._parts: dict[SSAValue, _Part] = {}
+        self._in_part: dict[SSAValue, Expr] = {}
+        """The current point of axes, counted from the first of their part."""
         self.unused_memory: list[Memory] = []
         """What has been passed and is defined before what uses it first."""
         self._loaded: dict[SSAValue, SSAValue] = {}
@@ -58,8 +71,10 @@ class RegisterLowering(KernelBuilder):
 
     def local(self, element: Attribute, axes: Sequence[SSAValue], name: str | None) -> LocalArray:
         """Allocates an element per point of `axes`."""
-        shape = [extent_of_register(axis) for axis in axes]
-        return LocalArray(self.insert(kernel.AllocLocalOp(element, shape), name), tuple(axes))
+        parts = self._parts
+        shape = [parts[a].extent if a in parts else extent_of_register(a) for a in axes]
+        ref = self.insert(kernel.AllocLocalOp(element, shape), name)
+        return LocalArray(ref, tuple(axes), frozenset(a for a in axes if a in parts))
 
     def hoist(self, op: Operation) -> None:
         """Defines shared memory or a tensor map at the top of the kernel, after what is there."""
@@ -131,10 +146,42 @@ class RegisterLowering(KernelBuilder):
             self._loaded = {}
             return
         first, *rest = axes
-        with self.loop(extent_of_register(first), first.name_hint, unroll=True) as index:
-            self.scalars[first] = index
+        with self._over(first):
             self.over(rest, insert)
-            del self.scalars[first]
+        del self.scalars[first]
+
+    @contextmanager
+    def _over(self, axis: SSAValue) -> Iterator[None]:
+        """Inserts into a loop over an axis, or the part of it that there is here."""
+        name, part = axis.name_hint, self._parts.get(axis)
+        if part is None:
+            with self.loop(extent_of_register(axis), name, unroll=True) as self.scalars[axis]:
+                yield
+            return
+        with ExitStack() as stack:
+            at = Expr()
+            if part.extent > 1:
+                at = Expr.of(stack.enter_context(self.loop(part.extent, name, unroll=True)))
+            self._in_part[axis] = at
+            point = part.first + at
+            here = point == at and part.extent > 1
+            index = at.values()[0] if here else self.insert(kernel.IndexOp(point), name)
+            self.scalars[axis] = index
+            yield
+
+    def in_part(self, axis: SSAValue) -> Expr:
+        """The current point of an axis, counted from the first of the part that there is here."""
+        return self._in_part[axis]
+
+    @contextmanager
+    def along_part(self, axis: SSAValue | None, first: Expr, extent: int) -> Iterator[None]:
+        """Lowers where only so many points of a register axis are, from the first on."""
+        if axis is None:
+            yield
+            return
+        self._parts[axis] = _Part(first, extent)
+        yield
+        del self._parts[axis]
 
     def register_axes(self, op: Operation) -> tuple[BlockArgument, ...]:
         """The register axes along which an op's results or effects vary."""
@@ -148,7 +195,8 @@ class RegisterLowering(KernelBuilder):
 
     def _at(self, array: LocalArray) -> list[Expr]:
         """The subscripts of the current point in an array."""
-        return [Expr.of(self.scalars[a]) for a in array.axes]
+        parts = array.parts
+        return [self._in_part[a] if a in parts else Expr.of(self.scalars[a]) for a in array.axes]
 
     def value(self, value: SSAValue) -> SSAValue:
         """What a value is at the current point of the register axes."""

@@ -6,6 +6,7 @@ first lane has each stored:
 
 ```
 scf.for %panel = 0 to 4 {                                // unrolled
+  … %v                                                   // what is computed of the box's sums
   kernel.tma_wait 1 read                                 // of two places: the last box but one
   kernel.sync_warp
   … kernel.store %v, %y_slab[%t floordiv 32, %panel mod 2, …]
@@ -26,7 +27,7 @@ the end. What lies outside of the tensor is not stored: conditions on that are l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from xdsl.dialects import scf
@@ -46,14 +47,17 @@ from dlc.target import WARP
 from dlc.transforms.kernel.lowering.register_lowering import RegisterLowering
 
 
-def lower_boxes(to: RegisterLowering, op: tile.StoreOp) -> None:
-    """Inserts what a store by boxes becomes, loops over them included."""
+def lower_boxes(to: RegisterLowering, op: tile.StoreOp, compute: Callable[[], None]) -> None:
+    """
+    Inserts what a store by boxes becomes, loops over them included; `compute` inserts, for a box,
+    what computes its values.
+    """
     boxes = warp_boxes(op, to.registers)
     threads = [o.result for o in to.source.walk() if isinstance(o, kernel.ThreadIdOp)]
     obstacle = boxes if isinstance(boxes, str) else _obstacle(to, op, boxes, threads)
     if isinstance(boxes, str) or obstacle:
         fail(op, f"the tensor memory accelerator cannot store this: {obstacle}")
-    _Boxes(to, op, boxes, Expr.of(to.scalars[threads[0]])).lower()
+    _Boxes(to, op, boxes, Expr.of(to.scalars[threads[0]])).lower(compute)
 
 
 def wait_for_boxes(to: RegisterLowering) -> None:
@@ -124,14 +128,17 @@ class _Boxes:
             around = around.parent_op()
         return found
 
-    def lower(self) -> None:
-        to, again = self.to, self._again
-        with self._over_boxes() as (number, panel):
+    def lower(self, compute: Callable[[], None]) -> None:
+        to, boxes, again = self.to, self.boxes, self._again
+        per = boxes.width // COLUMNS
+        with self._over_boxes() as (number, panel), to.at_point(boxes.others):
             place = number % self.places
-            if again:
-                to.builder.insert(kernel.TmaWaitOp(self.places - 1, read=True))
-                to.builder.insert(kernel.SyncWarpOp())
-            self._write(place, panel)
+            with to.along_part(boxes.tiles, panel * per, per):
+                compute()
+                if again:
+                    to.builder.insert(kernel.TmaWaitOp(self.places - 1, read=True))
+                    to.builder.insert(kernel.SyncWarpOp())
+                self._write(place)
             to.builder.insert(kernel.FenceProxyAsyncOp())
             to.builder.insert(kernel.SyncWarpOp())
             with to.only_if([Expr() - self.thread % WARP]):
@@ -156,33 +163,21 @@ class _Boxes:
         for axis in boxes.others:
             del to.scalars[axis]
 
-    def _write(self, place: Expr, panel: Expr) -> None:
+    def _write(self, place: Expr) -> None:
         """Inserts the stores of a lane to a box, two neighbours beside each other."""
         to, boxes = self.to, self.boxes
-        per = boxes.width // COLUMNS
         warp, lane = self.thread // WARP, self.thread % WARP
         row, column = (from_affine(e, [lane, Expr()]) for e in WARP_SUMS.layout.results)
-        with ExitStack() as stack:
-            at = Expr()
-            if boxes.tiles is not None:
-                name = boxes.tiles.name_hint
-                if per > 1:
-                    at = Expr.of(stack.enter_context(to.loop(per, name, unroll=True)))
-                number = panel * per + at
-                same = number == at and per > 1
-                to.scalars[boxes.tiles] = (
-                    at.values()[0] if same else to.insert(kernel.IndexOp(number), name)
-                )
 
-            def element() -> None:
-                half, pair = (Expr.of(to.scalars[a]) for a in (boxes.half, boxes.pair))
-                row_in_box = half * (WARP_SUMS.rows // 2) + row
-                place_of = [warp, place, row_in_box, at * COLUMNS + column + pair]
-                to.builder.insert(kernel.StoreOp(to.value(self.op.value), self.slab, place_of))
+        def element() -> None:
+            half, pair = (Expr.of(to.scalars[a]) for a in (boxes.half, boxes.pair))
+            at = Expr() if boxes.tiles is None else to.in_part(boxes.tiles)
+            row_in_box = half * (WARP_SUMS.rows // 2) + row
+            place_of = [warp, place, row_in_box, at * COLUMNS + column + pair]
+            to.builder.insert(kernel.StoreOp(to.value(self.op.value), self.slab, place_of))
 
-            to.over([boxes.half, boxes.pair], element)
-        if boxes.tiles is not None:
-            del to.scalars[boxes.tiles]
+        tiles = () if boxes.tiles is None else (boxes.tiles,)
+        to.over([*tiles, boxes.half, boxes.pair], element)
 
     def _store(self, place: Expr, panel: Expr) -> None:
         """Inserts the request of a box: a warp's first lane has its first element."""
