@@ -67,7 +67,7 @@ def _weaknesses(kernel: Row, bound: str, counters: Counters | None) -> Iterator[
     if kernel["spill_bytes"]:
         yield f"{kernel['spill_bytes']} bytes of registers are spilled"
     if kernel.get("serialized"):
-        yield "ptxas serializes products of warpgroups (C75xx)"
+        yield "ptxas serializes products of warpgroups, or ignores their registers (C75xx)"
     for what, kinds in (("loads", GLOBAL_LOADS), ("stores", GLOBAL_STORES)):
         if few := narrow(kernel["accesses"], kinds):
             total = sum(n for a, n in kernel["accesses"].items() if a.split(".")[0] in kinds)

@@ -146,6 +146,8 @@ ptxas info    : Function properties for b
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 120 registers, used 0 barriers"""
     remark = "ptxas info : (C7514) Potential Performance Loss: wgmma.mma_async instructions are"
+    ignored = "ptxas info : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to"
+    assert nvcc._usage(f"{log}\n{ignored} determine register count")["serialized"] == 1
     assert nvcc._usage(f"{log}\n{remark} serialized") == {
         "registers": 120, "spill_stores": 4, "spill_loads": 12, "shared_bytes": 2048, "stack": 8,
         "serialized": 1,

@@ -148,6 +148,11 @@ REFUSED = {
         schedule((256, 256), (64, 64), 64),
         "16 warpgroups are more than a block can have",
     ),
+    "registers": (
+        "sm_90",
+        schedule((256, 256), (64, 256), 256),
+        "each of 512 threads has 128 registers, and the 128 sums of m64n256k16 take 154",
+    ),
 }
 
 
@@ -178,6 +183,12 @@ AHEAD = {
     "a producer of products in flight": (
         PRODUCER.replace("producer=1", "products=1 producer=1"),
         "in flight need rings that",
+    ),
+    "a producer that leaves products no registers": (
+        PRODUCER.replace("block=64,64 thread=1,1", "block=256,192 thread=4,1")
+        .replace("64,64 mma=m64n64", "64,192 mma=m64n192")
+        .replace("depth=3", "depth=2"),
+        "each of 640 threads has 96 registers, and the 96 sums of m64n192k16 take 122",
     ),
     "registers of no producer": (
         TMA.replace("outer", "outer{registers=40}"),

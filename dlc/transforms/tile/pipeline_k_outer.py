@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
-from dlc.dialects.register_counts import KEPT, set_obstacle
+from dlc.dialects.register_counts import KEPT, product_obstacle, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
@@ -116,7 +116,7 @@ class PipelineKOuterPass(SchedulingPass):
         if self.resident and not self.producer:
             raise OptionError("resident", "no producer requests what comes next", "take producer=1")
         if self.producer:
-            self._check_producer(launch)
+            self._check_producer(launch, target_of(module))
             if self.resident and (obstacle := _no_loops(list(loops))):
                 raise OptionError("resident", obstacle)
             rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
@@ -160,12 +160,12 @@ class PipelineKOuterPass(SchedulingPass):
         if obstacle := _no_registers(launch, self.registers, target):
             raise OptionError("registers", obstacle)
 
-    def _check_producer(self, launch: tile.LaunchOp) -> None:
+    def _check_producer(self, launch: tile.LaunchOp, target: Target) -> None:
         """OptionError if a producer cannot request all chunks while the others do all else."""
         hint: str | None = None
         if self.products:
             raise OptionError("producer", "products in flight need rings that threads fill")
-        if obstacle := _no_producer(launch):
+        if obstacle := _no_producer(launch, target):
             hint = "take tma-copy" if "TMA" in obstacle else None
             raise OptionError("producer", obstacle, hint)
 
@@ -184,7 +184,7 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
 
 
-def _no_producer(launch: tile.LaunchOp) -> str:
+def _no_producer(launch: tile.LaunchOp, target: Target) -> str:
     """The reason why a producer cannot request all chunks and the others do all else, if any."""
     ops = list(launch.walk())
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
@@ -195,7 +195,9 @@ def _no_producer(launch: tile.LaunchOp) -> str:
     threads = _threads(launch)
     if threads % WARPGROUP or threads + WARPGROUP > MAX_THREADS:
         return f"its {threads} threads are no whole warpgroups, or leave no room for one more"
-    return ""
+    products = [op.mma for op in ops if _is_by_warpgroup(op) and op.mma is not None]
+    obstacles = (product_obstacle(mma, threads + WARPGROUP, target) for mma in products)
+    return next(filter(None, obstacles), "")
 
 
 def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
@@ -240,7 +242,7 @@ _TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp
 
 def _producers(s: Situation) -> tuple[int, ...]:
     """Whether a producer requests chunks: worth a try where one can."""
-    return (0,) if _no_producer(s.kernel.launch) else (0, 1)
+    return (0,) if _no_producer(s.kernel.launch, s.target) else (0, 1)
 
 
 def _kept(s: Situation) -> tuple[int, ...]:

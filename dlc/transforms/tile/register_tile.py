@@ -148,11 +148,12 @@ class RegisterTilePass(SchedulingPass):
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
         feature: Feature = "tf32" if self.mma in OF_FLOATS else "mma"
         feature = "wgmma" if self.mma in OF_WARPGROUPS else feature
-        if self.mma and not (target := target_of(module)).has(feature):
+        target = target_of(module)
+        if self.mma and not target.has(feature):
             raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
             split = self.precision == "3xtf32"
-            return deal_to_warps(launch, serial, sizes, self.mma, split=split)
+            return deal_to_warps(launch, serial, sizes, self.mma, target, split=split)
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)

@@ -29,7 +29,7 @@ _ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
 _SHELLS = re.compile(r'["$`\\\n]')
 # nvcc takes options from these, too.
 _ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-_SERIALIZED = r"\(C75\d\d\)"
+_SERIALIZED = r"\(C7[56]\d\d\)"
 _USAGE = {
     "registers": r"Used (\d+) registers",
     "spill_stores": r"(\d+) bytes spill stores",
@@ -53,7 +53,8 @@ class Cubin:
     stack: int
     """Bytes of local memory per thread."""
     serialized: int = 0
-    """Remarks of ptxas that it had to serialize products of warpgroups, or to wait for them."""
+    """Remarks of ptxas that it had to serialize products of warpgroups, or to wait for them, or
+    that it ignores what registers they set."""
 
 
 def find_nvcc() -> Path:

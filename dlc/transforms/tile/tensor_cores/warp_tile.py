@@ -5,7 +5,7 @@ want them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -16,10 +16,11 @@ from dlc.analysis.tile.matrix_products import instruction
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD
 from dlc.dialects.mma_layouts import OF_HALVES, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
+from dlc.dialects.register_counts import product_obstacle
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS, WARP, WARPGROUP
+from dlc.target import MAX_THREADS, WARP, WARPGROUP, Target
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.tile.tensor_cores.held_rows import (
     Lanes,
@@ -39,6 +40,7 @@ def deal_to_warps(
     serial: Sequence[BlockArgument],
     sizes: Sequence[int],
     shape: str,
+    target: Target,
     *,
     split: bool,
 ) -> str:
@@ -50,6 +52,7 @@ def deal_to_warps(
     slabs = _slabs_of_cascade(launch, serial, sizes, shape)
     folds = _products(launch, serial, sizes, shape, slabs)
     folds_of_slabs = {} if slabs is None else _products_within(slabs, shape, launch)
+    _check_registers(launch, folds.values(), target)
     rows, columns = serial[-2:]
     warps = WARPS if shape in OF_WARPGROUPS else 1
     quarter = Axis("quarter", warps, THREAD)
@@ -91,6 +94,15 @@ def deal_to_warps(
     who = "a warp" if warps == 1 else "a warpgroup"
     by = next(iter(folds.values()))
     return f"{tiles} tiles of {warps * ROWS} x {COLUMNS} points {who}, by {by}{note}"
+
+
+def _check_registers(launch: tile.LaunchOp, folds: Iterable[MmaAttr], target: Target) -> None:
+    """OptionError if the threads of warpgroups have no registers for their products."""
+    groups = prod(launch.extent(a) for a in launch.axes_of(THREAD))
+    for mma in folds:
+        if obstacle := product_obstacle(mma, groups * WARPGROUP, target):
+            hint = "take fewer columns, or give blockify-launch fewer threads"
+            raise OptionError("mma", obstacle, hint)
 
 
 def _slabs_of_cascade(
