@@ -31,6 +31,13 @@ STATE = "rng"
 """The name of the argument that holds seed and offset."""
 
 
+DRAWS_ELSEWHERE = (
+    "draws random numbers of a generator of its own, expected PyTorch's default one; draw them "
+    "outside and pass them as an argument"
+)
+"""What is wrong with a program, or an operation, that is given a generator."""
+
+
 class OwnGenerator(Exception):
     """Says that an operation is given a generator."""
 
@@ -40,10 +47,7 @@ def of_default(function: Callable[..., object]) -> Callable[..., object]:
 
     def call(*args: Any, **kwargs: Any) -> object:
         if any(isinstance(given, torch.Generator) for given in (*args, *kwargs.values())):
-            raise OwnGenerator(
-                "the program draws random numbers of a generator of its own, expected PyTorch's "
-                "default one; draw them outside and pass them as an argument"
-            )
+            raise OwnGenerator(f"the program {DRAWS_ELSEWHERE}")
         kwargs.pop("generator", None)
         return function(*args, **kwargs)
 

@@ -35,7 +35,7 @@ from dlc.frontend.module_attributes import (
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.questions import Questions
 from dlc.frontend.returned_numbers import returned_numbers
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.source import ImportFailure, placed_by
 from dlc.frontend.torch_export import export
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ def export_call(
     free = FreeVariables(module, followed)
     with (
         exclusive(),
+        placed_by(getattr(module, "place_of", None)),
         exporting,
         recorded_attributes(free.reach_method) as attributes,
         unseen_bodies(root, attributes),

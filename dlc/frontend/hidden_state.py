@@ -37,6 +37,10 @@ GENERATORS = (
 """What draws other random numbers than PyTorch's."""
 
 
+UNNAMED_GENERATORS = (random.random.__self__, np.random.random.__self__)  # type: ignore[attr-defined]
+"""Those that `random` and `numpy.random` draw from."""
+
+
 class Kept(NamedTuple):
     """What a value's state is at any time, and what makes it what it was."""
 

@@ -109,6 +109,19 @@ def items_in(value: Any) -> list[Any]:
     return [item for _, item in held_in(value) if type(item) not in LEAVES]
 
 
+def reached(value: Any) -> dict[int, Any]:
+    """All that a value holds, at whatever depth, and itself; not what functions and classes do."""
+    found: dict[int, Any] = {}
+    pending = [value]
+    while pending:
+        inner = pending.pop()
+        if id(inner) not in found:
+            found[id(inner)] = inner
+            if not isinstance(inner, FunctionType | type | ModuleType):
+                pending += items_in(inner)
+    return found
+
+
 @cache
 def is_simple(kind: type) -> bool:
     """True for a user's class whose objects are their attributes and nothing else."""

@@ -3,79 +3,145 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
+from dlc.frontend.constants import MISSING
+from dlc.frontend.dotted import is_users, value_of
 from dlc.frontend.hidden_state import kept
-from dlc.frontend.lift import Lifter
+from dlc.frontend.insides import reached
+from dlc.frontend.outside import asks_outside
+from dlc.frontend.parts import load, names_in
 from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.variables import changed_at
 
 STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
+CHOICES = (
+    ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
+)  # fmt: skip
 
 
 def acting(node: ast.AST, calls: ScriptCalls) -> Iterator[ast.expr]:
     """
-    The calls in a piece of text in which something goes on or changes, such as `next(numbers)` or
-    `y.add_(1)`, the outermost of them; a comprehension or a choice with such a call is one, as it
-    may not come to the call.
+    What goes on or changes something in a piece of text, such as `next(numbers)`, `y.add_(1)` or
+    `o.count` of a property that counts, the outermost such expressions; a comprehension or a choice
+    with one in it is one, as it may not come to it.
     """
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, ast.expr) and not isinstance(node, CHOICES) and _acts(node, calls):
+        yield _as_expression(node)
+        return
+    inner = (acts for child in ast.iter_child_nodes(node) for acts in acting(child, calls))
+    if isinstance(node, CHOICES) or (isinstance(node, ast.Compare) and len(node.ops) > 1):
+        yield from (node for _ in islice(inner, 1))
+    else:
+        yield from inner
+
+
+def acting_if_shown(node: ast.expr, calls: ScriptCalls) -> Iterator[ast.expr]:
+    """The same of what is printed: its text may be made by a method that changes something."""
+    shown = ast.copy_location(ast.Call(load("str"), [node], []), node)
+    if isinstance(node, ast.Name | ast.Attribute) and _acts(shown, calls):
+        ast.copy_location(shown.func, node)
+        yield shown
+    else:
+        yield from acting(node, calls)
+
+
+def evaluated_if_true(test: ast.expr) -> list[ast.expr]:
+    """What is evaluated of an expression that is true: all of what `and` and `<` connect."""
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return [inner for value in values for inner in evaluated_if_true(value)]
+        case ast.Compare(left=left, comparators=[_, _, *_] as others):
+            return [left, *others]
+    return [test]
+
+
+def _as_expression(node: ast.expr) -> ast.expr:
+    """The same as an expression of its own."""
     match node:
-        case ast.Call() if _acts(node, calls):
-            yield node
-        case ast.Lambda():
-            pass
-        case ast.Starred(value=value) if calls.lifter.objects.is_own(_value(value, calls.lifter)):
-            yield ast.copy_location(ast.List([node], ast.Load()), node)
-        case ast.IfExp() | ast.BoolOp() | ast.Compare(ops=[_, _, *_]):
-            if _holds_acting(node, calls):
-                yield node
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            if _holds_acting(node, calls):
-                yield node
-        case _:
-            for child in ast.iter_child_nodes(node):
-                yield from acting(child, calls)
+        case ast.FormattedValue():
+            return ast.copy_location(ast.JoinedStr([node]), node)
+        case ast.Starred():
+            return ast.copy_location(ast.List([node], ast.Load()), node)
+    return node
 
 
-def _holds_acting(node: ast.AST, calls: ScriptCalls) -> bool:
-    return any(True for child in ast.iter_child_nodes(node) for _ in acting(child, calls))
+def _acts(node: ast.expr, calls: ScriptCalls) -> bool:
+    """True if something goes on or changes in an operation itself."""
+    scope, objects = calls.lifter.scope, calls.lifter.objects
+    if (methods := calls.effects.by(node)) and _may_have(node, methods, calls):
+        return True
+    match node:
+        case ast.Starred(value=value):
+            return objects.is_own(value_of(value, scope))
+        case ast.Attribute(attr=name):
+            return name in calls.effects.changing
+        case ast.Subscript(value=value):
+            return hasattr(type(value_of(value, scope)), "__missing__")
+        case ast.Call():
+            return _call_acts(node, calls)
+    return False
 
 
-def _acts(call: ast.Call, calls: ScriptCalls) -> bool:
-    """True if something goes on or changes in a call itself."""
+def _may_have(node: ast.expr, methods: Collection[str], calls: ScriptCalls) -> bool:
+    """True unless what goes into an operation is known to have no such methods of a user's."""
+    for name in names_in(node):
+        value = calls.lifter.scope.get(name, MISSING)
+        if value is MISSING:
+            if not hasattr(builtins, name):
+                return True
+        elif isinstance(value, FunctionType | type):
+            if value is not builtins and (isinstance(value, FunctionType) or is_users(value)):
+                return True
+        elif any(_has(type(inner), methods) for inner in reached(value).values()):
+            return True
+    return False
+
+
+def _has(kind: type, methods: Collection[str]) -> bool:
+    return is_users(kind) and any(hasattr(kind, name) for name in methods)
+
+
+def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
+    """The same of a call, by what is called and what it is given."""
     if changed_at(call) is not None or calls.may_change(call):
         return True
     lifter = calls.lifter
+    scope, is_own = lifter.scope, lifter.objects.is_own
+    if isinstance(call.func, ast.Attribute) and call.func.attr in calls.effects.changing:
+        return True
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     given = (owner, *call.args, *(keyword.value for keyword in call.keywords))
-    values = [_value(e.value if isinstance(e, ast.Starred) else e, lifter) for e in given]
-    if any(map(lifter.objects.is_own, values)):
+    values = [value_of(e.value if isinstance(e, ast.Starred) else e, scope) for e in given]
+    if any(map(is_own, values)):
         return True
-    called = _value(call.func, lifter)
+    called = value_of(call.func, scope)
     if isinstance(called, torch.nn.Module):
         return called.training and next(called.buffers(), None) is not None
-    if kept(getattr(called, "__self__", None)) is not None:
+    if kept(getattr(called, "__self__", None)) is not None or asks_outside([called]):
         return True
-    reached = lifter.functions.reached([called])
-    functions = [v.__func__ if isinstance(v, MethodType) else v for v in reached]
-    own = [f for f in functions if isinstance(f, FunctionType)]
-    own = [f for f in own if f.__code__.co_filename == lifter.filename]
-    return bool(own) and (any(map(lifter.objects.is_own, reached)) or any(map(_assigns, own)))
+    return any(_function_acts(v, calls) for v in lifter.functions.reached([called]))
 
 
-def _value(node: ast.expr, lifter: Lifter) -> Any:
-    """What a dotted name stands for."""
-    match node:
-        case ast.Name(id=name):
-            return lifter.scope.get(name)
-        case ast.Attribute(value=owner, attr=name):
-            return getattr(_value(owner, lifter), name, None)
-    return None
+def _function_acts(value: Any, calls: ScriptCalls) -> bool:
+    """True if a function of the script, or what one reads, goes on or changes."""
+    if calls.lifter.objects.is_own(value):
+        return True
+    function = value.__func__ if isinstance(value, MethodType) else value
+    if not isinstance(function, FunctionType):
+        return False
+    if function.__code__.co_filename != calls.lifter.filename:
+        return False
+    return function.__name__ in calls.effects.changing or _assigns(function)
 
 
 def _assigns(function: FunctionType) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,28 +18,17 @@ from dlc.frontend.hidden_state import places_of
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
-    load,
     names_in,
     place_at,
     rename,
+    replaced,
 )
 from dlc.frontend.process_state import ProcessState
-from dlc.frontend.program_values import SELF, ProgramValues, has_tensor, is_module, owner_of
+from dlc.frontend.program_values import ProgramValues, has_tensor, is_module, owner_of
 from dlc.frontend.random import storage_key, tensors_in
 from dlc.frontend.script_runs import UNSEEN
 from dlc.frontend.source import ImportFailure
-
-PART_OF_CREATION = frozenset(
-    "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "
-    "expand squeeze unsqueeze narrow select diagonal as_strided unfold contiguous clone detach to "
-    "type float double half bfloat16 int long short bool cpu cuda requires_grad_".split()
-)
-"""Methods that, applied to the creation of a tensor, say how it is laid out and of what type."""
-
-RANDOM_FROM_TENSORS = frozenset(
-    "randn_like rand_like randint_like empty_like new_empty bernoulli normal multinomial".split()
-)
-"""Functions that create a random tensor and may be given tensors."""
+from dlc.frontend.subexpressions import PART_OF_CREATION, code_now, is_static, parts_of, rebuild
 
 OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
@@ -77,7 +65,8 @@ class Lifter(ProgramValues):
 
     def places_of(self, values: Iterable[Any]) -> list[Callable[[], Hashable]]:
         """What tells whether something goes on in some values, or in the process."""
-        return places_of(values, self.process.states(self.scope).values())
+        held = self.process.held(self.scope).values()
+        return places_of((*values, *held), self.process.states(self.scope).values())
 
     def refuse(self, expression: ast.expr, part: Part) -> None:
         place = place_at(self.filename, expression)
@@ -117,17 +106,18 @@ class Lifter(ProgramValues):
             return self.evaluate(node, node, None)
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
-        if isinstance(node, ast.IfExp | ast.BoolOp):
-            return self.visit_choice(node, outermost)
+        match node:
+            case ast.IfExp(test=first) | ast.BoolOp(values=[first, *_]):
+                return self.visit_choice(node, first, outermost)
+            case ast.Compare(ops=[_, _, *_]):
+                return self.visit_chain(node, outermost)
         return self.visit_parts(node, outermost, assigned)
 
-    def visit_choice(self, node: ast.IfExp | ast.BoolOp, outermost: bool) -> Part:
+    def visit_choice(self, node: ast.IfExp | ast.BoolOp, first: ast.expr, outermost: bool) -> Part:
         """What is chosen by what is known; the rest is not evaluated."""
-        first = node.test if isinstance(node, ast.IfExp) else node.values[0]
         part = self.visit(first)
         if not part.known or part.sized:
-            self._visited[first] = part
-            return self.visit_parts(node, outermost)
+            return self._visit_undecided(node, {first: part}, outermost)
         if isinstance(node, ast.IfExp):
             return self.visit(node.body if part.value else node.orelse, outermost)
         if len(node.values) == 1 or bool(part.value) == isinstance(node.op, ast.Or):
@@ -135,28 +125,63 @@ class Lifter(ProgramValues):
         rest = ast.copy_location(ast.BoolOp(node.op, node.values[1:]), node)
         return self.visit(rest, outermost)
 
+    def visit_chain(self, node: ast.Compare, outermost: bool) -> Part:
+        """`a < b < c`, which goes on to `c` only where `a < b`."""
+        second = node.comparators[0]
+        left, middle = self.visit(node.left), self.visit(second)
+        visited = {node.left: left, second: middle}
+        if not (left.known and middle.known) or left.sized or middle.sized:
+            return self._visit_undecided(node, visited, outermost)
+        self._visited |= visited
+        begin = ast.copy_location(ast.Compare(node.left, node.ops[:1], [second]), node)
+        part = self.visit(begin)
+        if not part.known or part.sized:
+            return self._visit_undecided(node, visited, outermost)
+        if not part.value:
+            return part
+        self._visited[second] = middle
+        rest = ast.Compare(second, node.ops[1:], node.comparators[1:])
+        return self.visit(ast.copy_location(rest, node), outermost)
+
+    def _visit_undecided(
+        self, node: ast.expr, visited: dict[ast.expr, Part], outermost: bool
+    ) -> Part:
+        """
+        A choice that is made when the program runs, some of whose parts have been visited; where
+        something goes on in the rest, that is for the program, too.
+        """
+        rest = [n for n in ast.iter_child_nodes(node) if n not in visited]
+        if any(map(self.acts, rest)):
+            codes = {n: self.use(part) for n, part in visited.items()}
+            return Part(self.within_program(replaced(node, codes)))
+        self._visited |= visited
+        return self.visit_parts(node, outermost)
+
     def visit_parts(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:
         """As `visit`, of an expression all of whose parts are evaluated."""
         listed = assigned and isinstance(node, DISPLAYS)
         reached = self._reached(node) if isinstance(node, ast.Call) else []
         places = self.places_of(reached)
         stood = [place() for place in places]
+        late = not isinstance(node, ast.Constant) and self.is_late(node)
         children = {name: self.visit_field(field, listed) for name, field in ast.iter_fields(node)}
-        parts = [part for child in children.values() for part in _parts(child)]
+        parts = [part for child in children.values() for part in parts_of(child)]
         static = all(part.known for part in parts)
-        if not static or not (listed or self.is_static(node, children, parts)):
+        if not static or not (listed or is_static(node, children, parts)):
             constant = all(map(self.is_constant, parts))
-            now = self.rebuild(node, children, _now) if constant else None
-            return Part(self.rebuild(node, children, self.use), now=now)
+            now = rebuild(node, children, code_now) if constant else None
+            return Part(rebuild(node, children, self.use), now=now)
+        if late and not isinstance(node, DISPLAYS):
+            return Part(rebuild(node, children, self.use))
         if outermost and (any(p.fresh for p in parts) or isinstance(node, ast.Starred)):
-            return Part(self.rebuild(node, children, self.use))
+            return Part(rebuild(node, children, self.use))
 
         def build() -> ast.expr:
-            return self.rebuild(node, children, self.use)
+            return rebuild(node, children, self.use)
 
         state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
         before = self._before_call(parts) if isinstance(node, ast.Call) else None
-        part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
+        part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
                 raise ImportFailure(KEPT_NUMBERS, place_at(self.filename, node))
@@ -252,30 +277,6 @@ class Lifter(ProgramValues):
             return [self.visit_field(item, assigned) for item in value]
         return value
 
-    def is_static(self, node: ast.expr, children: dict[str, Any], parts: Sequence[Part]) -> bool:
-        """True if `node`, all of whose parts are known, is evaluated now: it computes nothing."""
-        tensors = [p for p in parts if has_tensor(p.value)]
-        match node:
-            case ast.Attribute() | ast.Subscript():
-                _, base = children["value"]
-                if isinstance(node, ast.Subscript) and len(tensors) > has_tensor(base.value):
-                    return False
-                if not isinstance(base.value, torch.Tensor):
-                    return True
-                return isinstance(node, ast.Attribute) or base.fresh
-            case ast.Call():
-                _, callee = children["func"]
-                owner = owner_of(callee.value)
-                if isinstance(callee.value, torch.nn.Module):
-                    return False
-                name = getattr(callee.value, "__name__", "")
-                if name in RANDOM_FROM_TENSORS or isinstance(callee.value, type):
-                    return True
-                if isinstance(owner, torch.Tensor):
-                    return callee.fresh and name in PART_OF_CREATION and not tensors
-                return not tensors
-        return not tensors
-
     def path(self, node: ast.expr, children: dict[str, Any], part: Part) -> str | None:
         """A name for what a variable leads to: `mlp.gate` is `mlp_gate`, `m.eval()` is `m`."""
         match node:
@@ -299,12 +300,13 @@ class Lifter(ProgramValues):
         # An iterator that the program does not have yet goes on here and now, as in a call.
         later = isinstance(node, ast.GeneratorExp) and bool(found)
         begins = later or bool(held) or any(map(is_changing, found.values()))
-        if not computed and (isinstance(node, ast.Lambda) or not begins):
-            places = [] if isinstance(node, ast.Lambda) else self.places_of(found.values())
+        is_lambda = isinstance(node, ast.Lambda)
+        if not computed and (is_lambda or not (begins or self.is_late(node))):
+            places = [] if is_lambda else self.places_of(found.values())
             stood = [place() for place in places]
             state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
             part = self.evaluate(node, node, None)
-            if isinstance(node, ast.Lambda):
+            if is_lambda:
                 self.functions.ran(node, part.value)
             if self.inline is None or not self.random.computed(part.value, count):
                 return part
@@ -347,55 +349,3 @@ class Lifter(ProgramValues):
         if isinstance(node, ast.Constant):
             return Part(node, True, value)
         return Part(self.constant(value, node), True, value, fresh, build=build)
-
-    def rebuild(
-        self, node: ast.expr, children: dict[str, Any], code: Callable[[Part], ast.expr]
-    ) -> ast.expr:
-        """`node` with its parts' code in their places."""
-        wanted = iter(_parameter_names(children["func"][1]) if "func" in children else [])
-
-        def fill(child: Any, is_argument: bool) -> Any:
-            match child:
-                case list():
-                    return [fill(item, is_argument) for item in child]
-                case (wrap, Part() as part):
-                    if is_argument and part.known and part.name is None:
-                        empty = wrap(load(SELF))
-                        keyword = empty.arg if isinstance(empty, ast.keyword) else None
-                        part.name = keyword or next(wanted, None)
-                    elif is_argument:
-                        next(wanted, None)
-                    return wrap(code(part))
-            return child
-
-        fields = {
-            name: fill(child, isinstance(node, ast.Call) and name != "func")
-            for name, child in children.items()
-        }
-        return ast.copy_location(type(node)(**fields), node)
-
-
-def _parts(child: Any) -> list[Part]:
-    match child:
-        case list():
-            return [part for item in child for part in _parts(item)]
-        case (_, Part() as part):
-            return [part]
-    return []
-
-
-def _parameter_names(callee: Part) -> list[str]:
-    """The names of the positional parameters of a function or module written in Python."""
-    function = callee.value
-    if isinstance(function, torch.nn.Module):
-        function = function.forward
-    if not callee.known or not (inspect.isfunction(function) or inspect.ismethod(function)):
-        return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.kind in kinds]
-
-
-def _now(part: Part) -> ast.expr:
-    """The code that computes a constant part before the program runs."""
-    return part.code if part.now is None else part.now

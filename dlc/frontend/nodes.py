@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
 from dlc.dialects.sized_types import sized_tensor
-from dlc.frontend.draws import GENERATED, STATE, draws
+from dlc.frontend.draws import DRAWS_ELSEWHERE, GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
 from dlc.frontend.overloads import ASSERTING, TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
 from dlc.frontend.size_names import NoSize, is_of_sizes, size_of, sizes_of
@@ -237,6 +237,8 @@ class GraphImporter:
             value = tree_map_only(Node, _number_of, given)
             for item in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(item, Node) and item not in self.values:
+                    if name == "generator":
+                        raise Unrepresentable(f"it {DRAWS_ELSEWHERE}")
                     raise Unrepresentable(f"its argument {name} is {_described(item)}")
             if isinstance(value, Node):
                 value = self.values[value]

@@ -7,7 +7,7 @@ import ast
 import linecache
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +144,18 @@ def rename(node: ast.AST, name: str, new: str) -> None:
             inner = iter([*node.args.defaults, *filter(None, node.args.kw_defaults)])
     for child in inner:
         rename(child, name, new)
+
+
+def replaced(node: ast.expr, codes: Mapping[ast.expr, ast.expr]) -> ast.expr:
+    """A copy of an expression in which some of its parts have other code."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, ast.expr) and value in codes:
+            return codes[value]
+        return [codes.get(item, item) for item in value] if isinstance(value, list) else value
+
+    fields = {name: copied(value) for name, value in ast.iter_fields(node)}
+    return ast.copy_location(type(node)(**fields), node)
 
 
 def assignment(name: str, value: ast.expr) -> ast.Assign:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, attribute, load
 from dlc.frontend.program_values import KEPT, SELF
+from dlc.frontend.script_places import place_of_sentence
 from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
 
@@ -48,7 +50,9 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     made = forward(lifter, body, result)
     trials = Trials(lifter.filename) if asks(made) else None
     kept = guarded(made, lifter.scope, lifter.filename, lifter.tree, trials)
-    program: Any = type("Program", (base,), {"forward": kept, "is_tried": trials is None})
+    place_of = partial(place_of_sentence, filename=lifter.filename, tree=lifter.tree)
+    own = {"forward": kept, "is_tried": trials is None, "place_of": staticmethod(place_of)}
+    program: Any = type("Program", (base,), own)
     inputs = tuple(lifter.inputs.values())
     if called is not None:
         return program(lifter.held[called]), inputs

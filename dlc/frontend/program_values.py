@@ -53,6 +53,10 @@ class ProgramValues:
     """The inputs that are used after the program has assigned their variables."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
+    is_late: Callable[[ast.AST], bool] = field(init=False)
+    """True for a piece of text that must not run before what the program has of statements."""
+    acts: Callable[[ast.AST], bool] = field(init=False)
+    """True for a piece of text in which something goes on or changes."""
     functions: ScriptFunctions = field(init=False)
     """Makes functions of the script that read its tensors the program's."""
     objects: ScriptObjects = field(init=False)

@@ -13,6 +13,7 @@ from dlc.frontend.hidden_state import BUFFERS, is_iterator
 from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_at
+from dlc.frontend.program_values import has_tensor
 from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_name, root_of
@@ -53,16 +54,17 @@ class ProgramVariables:
         kinds = (torch.Tensor, *CONTAINERS, *BUFFERS)
         return isinstance(value, kinds) or is_iterator(value) or is_object(value)
 
-    def bring(self, name: str, node: ast.stmt | ast.expr) -> None:
+    def bring(self, name: str, node: ast.stmt | ast.expr, *, inside: bool = False) -> None:
         """
-        Makes a value that was there a variable of the program, which may change it: an input
-        itself, of others a copy. Its other names go with it; ImportFailure where it shares memory
-        with something else.
+        Makes a value that was there a variable of the program, which may change it, or what is
+        `inside` of it: an input itself, of others a copy. Its other names go with it; ImportFailure
+        where it shares memory with something else.
         """
         if name in self.lifter.computed:
             return
         value, objects = self.lifter.scope[name], self.lifter.objects
-        if isinstance(value, BUFFERS) or is_object(value) or objects.is_own(value):
+        holds = inside and isinstance(value, CONTAINERS) and has_tensor(value)
+        if holds or isinstance(value, BUFFERS) or is_object(value) or objects.is_own(value):
             objects.bring(value, node)
             return
         if name in self.seen:

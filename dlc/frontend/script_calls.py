@@ -6,7 +6,6 @@ import ast
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeGuard
 
@@ -17,6 +16,7 @@ from dlc.frontend.parts import place_at, rename
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.single_exit import ReturnsWithin, with_one_exit
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.text_effects import Effects
 from dlc.frontend.variables import changed_by, is_stored
 
 NEUTRAL = (
@@ -71,6 +71,7 @@ class ScriptCalls:
         self.lifter = lifter
         self.functions = {f.name: f for f in lifter.tree.body if isinstance(f, ast.FunctionDef)}
         """The functions that the script defines at its top."""
+        self.effects = Effects(lifter.tree)
         self.unseen: ImportFailure | None = None
         """Why the statements of the first call that was not taken apart are not the program's."""
 
@@ -78,17 +79,8 @@ class ScriptCalls:
         """True for a call of a function of the script in which something is changed in place."""
         match call:
             case ast.Call(func=ast.Name(id=name)):
-                return name in self._changing
+                return name in self.functions and name in self.effects.changing_given
         return False
-
-    @cached_property
-    def _changing(self) -> set[str]:
-        found: set[str] = set()
-        while True:
-            more = {n for n, f in self.functions.items() if n not in found and _changes(f, found)}
-            if not more:
-                return found
-            found |= more
 
     def find_again(self, value: ast.expr) -> ScriptCall | None:
         """Such a call that has run already; None if running it twice would change more."""
@@ -164,13 +156,6 @@ class ScriptCalls:
         place = place_at(self.lifter.filename, node)
         why = f"what {name} computes of tensors that it makes at random is not seen: it {what}"
         self.unseen = self.unseen or ImportFailure(f"{why}; {ADVICE}", place)
-
-
-def _changes(definition: ast.FunctionDef, changing: Collection[str]) -> bool:
-    """True if a function changes something in place itself or by a function that does."""
-    nodes = list(ast.walk(definition))
-    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    return any(changed_by(n) is not None for n in nodes) or not called.isdisjoint(changing)
 
 
 def _acts_outside(definition: ast.FunctionDef) -> bool:

@@ -24,7 +24,7 @@ from dlc.frontend.insides import (
     attributes_of,
     held_in,
     is_object,
-    items_in,
+    reached,
 )
 from dlc.frontend.parts import assignment, attribute, load, place_at
 from dlc.frontend.random import RandomTensors
@@ -34,6 +34,8 @@ from dlc.frontend.variables import changed_at, free_in
 
 MAKING = ("__init__", "__post_init__", "__new__")
 """Methods that make objects."""
+UNNAMED = "_object_"
+"""What begins the names of objects that no variable of the script has."""
 BY_ANY_NAME = frozenset(("setattr", "delattr", "vars", "__dict__", "__setattr__"))
 """Mentioned where attributes are changed whose names the text does not say."""
 
@@ -93,14 +95,14 @@ class ScriptObjects:
 
     def is_own(self, value: Any) -> bool:
         """True if a value is, or leads to, an object or an iterator that is for the program."""
-        reached = _reached(value).values()
-        if any(is_iterator(v) or isinstance(v, GENERATORS) for v in reached):
+        found = reached(value).values()
+        if any(is_iterator(v) or isinstance(v, GENERATORS) for v in found):
             return True  # they change when they are used
         return self.is_changing(value)
 
     def is_changing(self, value: Any) -> bool:
         """True for one that leads to an object whose attributes change, or that holds data."""
-        found = [v for v in _reached(value).values() if is_object(v)]
+        found = [v for v in reached(value).values() if is_object(v)]
         return any(map(self._changes, found)) or any(map(self.holds_random, found))
 
     def _changes(self, value: Any) -> bool:
@@ -112,15 +114,15 @@ class ScriptObjects:
 
     def has_computed(self, value: Any, since: int) -> bool:
         """True if a value or what it holds is computed from random numbers `since` then."""
-        tensors = [v for v in _reached(value).values() if isinstance(v, torch.Tensor)]
+        tensors = [v for v in reached(value).values() if isinstance(v, torch.Tensor)]
         return self.lifter.random.computed(tensors, since)
 
     def holds_random(self, value: Any) -> bool:
         """True if there is an object in a value that holds random tensors."""
-        reached = _reached(value).values()
-        if not any(map(is_object, reached)):
+        found = reached(value).values()
+        if not any(map(is_object, found)):
             return False
-        return any(isinstance(v, torch.Tensor) and self.lifter.is_input(v) for v in reached)
+        return any(isinstance(v, torch.Tensor) and self.lifter.is_input(v) for v in found)
 
     def bring(self, value: Any, node: ast.stmt | ast.expr) -> None:
         """
@@ -129,8 +131,8 @@ class ScriptObjects:
         """
         lifter = self.lifter
         names = self._sharing(value)
-        if not any(id(value) in _reached(lifter.scope[name]) for name in names):
-            names.append(f"_object_{len(lifter.assigned)}")
+        if not any(id(value) in reached(lifter.scope[name]) for name in names):
+            names.append(f"{UNNAMED}{len(lifter.assigned)}")
             lifter.scope[names[-1]] = value
         for name in names:
             if name in self.out_of_reach:
@@ -196,11 +198,11 @@ class ScriptObjects:
     def _sharing(self, value: Any) -> list[str]:
         """The script's variables that hold something that is in a value or in one another."""
         held = {
-            name: {key for key, v in _reached(there).items() if _has_state(v, self.lifter)}
+            name: {key for key, v in reached(there).items() if _has_state(v, self.lifter)}
             for name, there in self.lifter.scope.items()
             if name not in self.lifter.computed and not name.startswith("__")
         }
-        ids = {key for key, v in _reached(value).items() if _has_state(v, self.lifter)}
+        ids = {key for key, v in reached(value).items() if _has_state(v, self.lifter)}
         names: list[str] = []
         while more := [n for n in held if n not in names and not ids.isdisjoint(held[n])]:
             names += more
@@ -240,19 +242,6 @@ def _has_state(value: Any, lifter: Variables) -> bool:
         or is_iterator(value)
         or is_object(value)
     )
-
-
-def _reached(value: Any) -> dict[int, Any]:
-    """All that a value holds, at whatever depth, and itself; not what functions and classes do."""
-    found: dict[int, Any] = {}
-    pending = [value]
-    while pending:
-        inner = pending.pop()
-        if id(inner) not in found:
-            found[id(inner)] = inner
-            if not isinstance(inner, FunctionType | type | ModuleType):
-                pending += items_in(inner)
-    return found
 
 
 def _named(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

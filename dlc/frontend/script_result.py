@@ -25,12 +25,13 @@ def program_of(lifter: Lifter, statements: Statements) -> Program:
     The program of statements. It returns the last result; where that may be a number of the
     script's own, such as a time or a counter, the last one that holds a tensor, if there is one.
     """
-    assert statements.result is not None
-    program = program_module(lifter, statements.body, copy.deepcopy(statements.result))
-    if not statements.is_doubtful or _holds_tensors(program):
+    text = statements.program
+    assert text.result is not None
+    program = program_module(lifter, text.body, copy.deepcopy(text.result))
+    if not text.is_doubtful or _holds_tensors(program):
         return program
-    for result in _earlier(statements.results):
-        other = program_module(lifter, statements.body, copy.deepcopy(result))
+    for result in _earlier(text.results):
+        other = program_module(lifter, text.body, copy.deepcopy(result))
         if _holds_tensors(other):
             return other
     return program

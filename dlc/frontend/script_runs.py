@@ -32,6 +32,8 @@ class ScriptRuns:
         """
         self.read_at: list[Node] = []
         """Those that have read numbers of random tensors."""
+        self.left_out: list[tuple[str, Node]] = []
+        """Those that the program leaves out though they do something, and what is said of them."""
 
     @contextmanager
     def noting(self, node: Node) -> Iterator[None]:
@@ -50,6 +52,8 @@ class ScriptRuns:
             if (place := self.place_of_computed(value)) is not None:
                 why = f"'{name}' is an input: what is computed here is done before the program"
                 yield quote(place, why, "note: ")
+        for what, node in self.left_out:
+            yield quote(place_at(self.filename, node), what, "note: ")
         shown = (place_at(self.filename, n) for n in self.read_at if not _only_prints(n))
         for place in dict.fromkeys(shown):
             yield quote(place, READ, "note: ")

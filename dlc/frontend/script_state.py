@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from operator import eq, is_
 from types import FunctionType, ModuleType
@@ -12,19 +13,24 @@ from typing import Any, TypeAlias
 
 import torch
 
-from dlc.frontend.hidden_state import fields_of, is_iterator, kept, numbers_of, place_of
+from dlc.frontend.hidden_state import (
+    UNNAMED_GENERATORS,
+    fields_of,
+    is_iterator,
+    kept,
+    numbers_of,
+    place_of,
+)
 from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
-from dlc.frontend.parts import place_at
 from dlc.frontend.process_state import ProcessState
-from dlc.frontend.script_objects import MAKING
+from dlc.frontend.script_objects import UNNAMED
+from dlc.frontend.script_places import place_of_change, place_of_draw, place_of_name
 from dlc.frontend.script_trials import Trials
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced
-from dlc.frontend.variables import changed_at, is_stored
 
-WITHIN = (ast.FunctionDef, ast.Lambda, ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp,
-          ast.GeneratorExp)  # fmt: skip
-"""What is in these may run when the program does."""
+HIDDEN = re.compile(r"\(\d+\)")
+"""What Python's text cannot get at."""
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 
@@ -62,10 +68,10 @@ class ScriptState:
         self._seed = numbers_of(torch.get_rng_state)
         held = {} if process is None else process.held(variables)
         seen: set[int] = {*known}
-        pending: list[tuple[Path, Any]] = [((), variables)]
+        pending: deque[tuple[Path, Any]] = deque([((), variables)])
         pending += [(((), f".{name}"), value) for name, value in held.items()]
         while pending:
-            path, value = pending.pop()
+            path, value = pending.popleft()
             if id(value) in seen:
                 continue
             seen.add(id(value))
@@ -125,16 +131,25 @@ def guarded(
         result = forward(*args) if trials is None else trials.run(forward, args)
         if (path := state.change()) is not None:
             raise ImportFailure(
-                f"the program changes '{path}', which is made before it: its kernels would not, "
+                f"the program changes {_named(path, variables)}, which is made before it: its "
+                "kernels would not, "
                 "and what was read of it is not what it is then; return the new value, or make it "
                 "after the random tensors that it depends on",
-                _place_of_change(path, filename, tree),
+                place_of_change(path, filename, tree),
             )
         if (name := state.beside()) is not None:
             raise _beside_changed(name, variables, filename, tree)
         return result
 
     return checked
+
+
+def _named(path: str, variables: Mapping[str, Any]) -> str:
+    """What is found by a path, in the user's words."""
+    if not path.startswith(UNNAMED):
+        return f"'{re.split(HIDDEN, path)[0]}'"
+    root = re.split(r"\W", path, maxsplit=1)[0]
+    return f"an object of type {type(variables[root]).__name__} that no variable has"
 
 
 def _beside_changed(
@@ -145,27 +160,28 @@ def _beside_changed(
         return ImportFailure(
             f"the program changes what '{name}' draws next, as its kernels would not: they "
             "would have the numbers of its first run; draw them before it, or with torch.rand",
-            _place_of_draw(name, variables, filename, tree),
+            place_of_draw(name, variables, filename, tree),
         )
     if name == "torch":
         return ImportFailure(
             "the program seeds what 'torch' draws next, as its kernels would not; seed it before "
             "the random tensors",
-            _place_of_name(tree, filename, "manual_seed", "seed", "set_rng_state"),
+            place_of_name(tree, filename, "manual_seed", "seed", "set_rng_state"),
         )
     what = name.rpartition(".")[2].removesuffix("()")
     return ImportFailure(
         f"the program changes what '{name}' is, as its kernels would not, and what was read of it "
         "is not what it is then; change it before the random tensors",
-        _place_of_name(tree, filename, what.replace("get_", "set_", 1), what)
-        or _place_of_change(name, filename, tree),
+        place_of_name(tree, filename, what.replace("get_", "set_", 1), what)
+        or place_of_change(name, filename, tree),
     )
 
 
 def _numbered(value: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a value holds; of a module only what is no module or tensor and not PyTorch's own."""
     if value is variables:
-        yield from ((f".{k}", v) for k, v in variables.items() if not k.startswith("__"))
+        users = sorted(variables, key=lambda name: name.startswith(UNNAMED))
+        yield from ((f".{k}", variables[k]) for k in users if not k.startswith("__"))
     elif isinstance(value, torch.nn.Module):
         own = vars(value) if type(value).__module__ == "__main__" else {}
         yield from ((f".{name}", item) for name, item in own.items() if name not in OF_MODULES)
@@ -207,7 +223,11 @@ def _text(path: Path) -> str:
     while at:
         at, key = at
         keys.append(key)
-    texts = (key if isinstance(key, str) else f"[{key[0]!r}]" for key in reversed(keys))
+    keys.reverse()
+    of_environment = keys[0] == ".os.environ"  # whose names are bytes
+    texts = (key if isinstance(key, str) else f"[{key[0]!r}]" for key in keys)
+    if of_environment:
+        texts = (text.replace("[b", "[") for text in texts)
     return "".join(texts).lstrip(".")
 
 
@@ -224,6 +244,8 @@ def _state_of(value: Any) -> Callable[[], Hashable] | None:
         return None
     if is_iterator(value):
         return functools.partial(place_of, value)
+    if any(value is generator for generator in UNNAMED_GENERATORS):
+        return None
     if (state := kept(value)) is not None:
         return state.now
     return functools.partial(fields_of, value) if fields_of(value) else None
@@ -236,82 +258,3 @@ def _is_cached(value: Any, key: Key) -> bool:
     if type(value).__module__ != "__main__":
         return True
     return isinstance(getattr(type(value), key.lstrip("."), None), functools.cached_property)
-
-
-def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
-    """The first place in a text that may have changed what is found by such a path."""
-    name = path.split("[")[0].rpartition(".")[2]
-    for node, outer in _with_functions(tree, frozenset()):
-        at = _changed_at(node, outer)
-        if at is not None and _name_of(at) == name:
-            return place_at(filename, at)
-    root = re.split(r"\W", path, maxsplit=1)[0]
-    for wanted, among in ((name, _within(tree)), (root, _within(tree)), (root, _placed(tree))):
-        for node in among:
-            if isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == wanted:
-                return place_at(filename, node)
-    return None
-
-
-def _place_of_draw(
-    module: str, variables: Mapping[str, Any], filename: str, tree: ast.AST
-) -> Place | None:
-    """The first place in what may run again where a function of a module is called."""
-    for node in _within(tree):
-        if isinstance(node, ast.Call):
-            root = node.func
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            found = variables.get(root.id) if isinstance(root, ast.Name) else None
-            of = getattr(found, "__module__", None) or type(found).__module__
-            name = getattr(found, "__name__", "") if isinstance(found, ModuleType) else of
-            if name.partition(".")[0] == module.partition(".")[0]:
-                return place_at(filename, node)
-    return None
-
-
-def _place_of_name(tree: ast.AST, filename: str, *names: str) -> Place | None:
-    """The first place of such a name, in what may run again if there is one."""
-    found = [n for among in (_within(tree), _placed(tree)) for n in among if _name_of(n) in names]
-    return place_at(filename, found[0]) if found else None
-
-
-def _within(tree: ast.AST) -> Iterator[ast.expr]:
-    """What is in loops and functions of a text, in no order but that of its lines."""
-    yield from _placed(*(node for node in ast.walk(tree) if isinstance(node, WITHIN)))
-
-
-def _placed(*pieces: ast.AST) -> Iterator[ast.expr]:
-    """The expressions in pieces of a text, in the order of their places."""
-    found = {n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.expr)}
-    yield from sorted(found, key=lambda n: (n.lineno, n.col_offset))
-
-
-def _with_functions(
-    node: ast.AST, outer: frozenset[str]
-) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """What is in a text but for what makes objects, and the variables of outer functions there."""
-    yield node, outer
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef):
-            if child.name in MAKING:
-                continue
-            declared = (n for n in child.body if isinstance(n, ast.Global | ast.Nonlocal))
-            outer = frozenset(name for n in declared for name in n.names)
-        yield from _with_functions(child, outer)
-
-
-def _changed_at(node: ast.AST, outer: frozenset[str]) -> ast.expr | None:
-    """What a piece of text changes."""
-    if is_stored(node):
-        return node if node.id in outer else None
-    return changed_at(node)
-
-
-def _name_of(node: ast.expr) -> str | None:
-    """The last name of an expression that leads to a value: `t` of `a.t[0]`."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,20 +18,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.frontend.constants import SCALARS, key_of
-from dlc.frontend.foreign import is_own
 from dlc.frontend.module_state import kept_state
-from dlc.frontend.names_read import names_in_code
+from dlc.frontend.outside import domains_of
 from dlc.frontend.parts import place_in
 from dlc.frontend.source import ImportFailure
 
-QUIET = frozenset(
-    "abc argparse array builtins cmath collections contextlib copy dataclasses enum fractions "
-    "functools heapq itertools json logging math numbers operator random re statistics string "
-    "textwrap types typing".split()
-)
-"""Modules of Python's own that give the same again, or whose state is known otherwise."""
-OUTSIDE = frozenset(("open", "input", "id"))
-"""Functions of Python itself that are not."""
 DIFFERS = (
     "what is given here is another number each time that the program runs, of a clock, a file or "
     "what else the computer is asked for: its kernels would keep that of their first run; compute "
@@ -43,46 +34,7 @@ Step = tuple[int, Hashable]
 
 def asks(function: FunctionType) -> bool:
     """True if a program, or what it calls of a user's own, names what may differ by run."""
-    pending: list[Any] = [function]
-    seen: set[int] = set()
-    while pending:
-        value = pending.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        kind: Any = type(value)
-        if isinstance(value, FunctionType) and is_own(value.__module__ or "__main__"):
-            around, names = value.__globals__, names_in_code(value.__code__)[0]
-            if not OUTSIDE.isdisjoint(names):
-                return True
-            pending += [around[n] for n in names if n in around]
-            pending += [cell.cell_contents for cell in value.__closure__ or () if _is_full(cell)]
-        elif isinstance(value, type) and is_own(value.__module__):
-            pending += [v for v in vars(value).values() if isinstance(v, FunctionType)]
-        elif isinstance(value, torch.nn.Module):
-            pending += {type(module) for module in value.modules()}
-        elif _is_asked(value) or any(map(_is_asked, kind.__mro__)):
-            return True
-        elif is_own(kind.__module__):
-            pending.append(kind)
-    return False
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
-def _is_asked(value: Any) -> bool:
-    """True for a module of Python's own that is not quiet, and for what is of such a module."""
-    if isinstance(value, ModuleType):
-        name = value.__name__
-    else:
-        name = getattr(value, "__module__", None) or type(value).__module__
-    root = str(name).partition(".")[0]
-    return root in sys.stdlib_module_names and root.lstrip("_") not in QUIET
+    return bool(domains_of([function]))
 
 
 @dataclass

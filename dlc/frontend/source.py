@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -103,6 +103,22 @@ class ImportFailure(DiagnosticException):
         super().__init__(quote(place, message))
         self.message = message
         self.place = place
+
+    def set_place(self, place: Place) -> None:
+        """Says where it is of one that did not know."""
+        self.place = place
+        self.args = (quote(place, self.message),)
+
+
+@contextmanager
+def placed_by(place_of: Callable[[str], Place] | None) -> Iterator[None]:
+    """Failures within that do not know their place have the one of their sentence."""
+    try:
+        yield
+    except ImportFailure as error:
+        if error.place is None and place_of is not None:
+            error.set_place(place_of(error.message))
+        raise
 
 
 class UnsupportedError(DiagnosticException):

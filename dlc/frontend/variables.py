@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
 from dlc.frontend.parts import names_in
@@ -19,6 +19,10 @@ VIEWING = frozenset(
     "chunk split unbind tensor_split contiguous".split()
 )
 """Methods that may give a view of their tensor, which a change of the view changes."""
+PASSING = frozenset("enumerate zip reversed list tuple iter sorted next islice chain".split())
+"""Functions that give what is in what they are given."""
+ITEMS = frozenset("values items keys get unbind split chunk".split())
+"""Methods that give what is in an object."""
 
 
 def root_of(target: ast.AST) -> str | None:
@@ -53,6 +57,58 @@ def changed_by(node: ast.AST) -> str | None:
     """The variable whose value a piece of text may change."""
     at = node.target if isinstance(node, ast.AugAssign) else changed_at(node)
     return None if at is None else root_of(at)
+
+
+def changes_inside(node: ast.AST) -> bool:
+    """True if what a piece of text changes may be an item or an attribute of its variable."""
+    at = node.target if isinstance(node, ast.AugAssign) else changed_at(node)
+    if isinstance(at, ast.Subscript | ast.Attribute) and not isinstance(at.ctx, ast.Load):
+        at = at.value
+    return not isinstance(at, ast.Name)
+
+
+def changed_in(statement: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, bool]]:
+    """
+    The variables whose values a statement may change, also by a variable that it binds to a view or
+    an item of one; each with where it does, and whether it may be an item of it that changes.
+    """
+    sources: dict[str, set[str]] = {}
+    for node in ast.walk(statement):
+        match node:
+            case (
+                ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.Assign(targets=[target], value=value)
+                | ast.NamedExpr(target=target, value=value)
+            ):
+                for name in bound_by(target):
+                    sources.setdefault(name, set()).update(viewed_in(value))
+    for node in ast.walk(statement):
+        if isinstance(node, ast.expr | ast.stmt) and (name := changed_by(node)) is not None:
+            reached, pending = {name}, [name]
+            while pending:
+                more = sources.get(pending.pop(), set()) - reached
+                reached |= more
+                pending += more
+            inside = changes_inside(node)
+            yield from ((one, node, inside or one != name) for one in sorted(reached))
+
+
+def viewed_in(value: ast.expr) -> set[str]:
+    """The variables that a value may be, be a view of, or go on over."""
+    match value:
+        case ast.Call(func=ast.Name(id=name), args=args) if name in PASSING:
+            return {name for arg in args for name in viewed_in(arg)}
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in ITEMS:
+            return viewed_in(owner)
+        case ast.Starred(value=inner):
+            return viewed_in(inner)
+        case ast.Tuple(elts=inner) | ast.List(elts=inner):
+            return {name for one in inner for name in viewed_in(one)}
+        case ast.IfExp(body=one, orelse=other):
+            return viewed_in(one) | viewed_in(other)
+    name = root_of(value)
+    return set() if name is None else {name}
 
 
 def free_in(function: ast.AST) -> set[str]:

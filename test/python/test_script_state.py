@@ -197,15 +197,15 @@ def test_a_hidden_state_that_a_program_cannot_have(text: str, place: str, senten
 HIDDEN = {
     "lines of csv": ("b = csv.reader('1234')", "float(next(b)[0])", "which cannot be copied"),
     "an array, flat": ("b = np.arange(1., 9.).flat", "float(next(b))", "which cannot be copied"),
-    "sent": ("b = (n for n in range(9)).send", "b(None)", r"'b\(0\)'"),
+    "sent": ("b = (n for n in range(9)).send", "b(None)", "'b'"),
     "a dict's view": ("b = {'a': [0]}.values()\nf = lambda: [*b][0].append(1) or len([*b][0])",
-                      "f()", r"'b\(0\)\['a'\]\[1\]'"),
+                      "f()", "'b'"),
     "a proxy": ("b = types.MappingProxyType({'a': [0]})\n"
-                "f = lambda: b['a'].append(1) or len(b['a'])", "f()", r"'b\(0\)\['a'\]\[1\]'"),
+                "f = lambda: b['a'].append(1) or len(b['a'])", "f()", "'b'"),
     "a view of bytes": ("b = memoryview(bytearray(2))\ndef f():\n    b[0] += 1\n    return b[0]",
                         "f()", "'b.obj'"),
     "a weak reference": ("class A:\n    n = 0\nl = (A(),)\nb = weakref.ref(l[0])\ndef f():\n"
-                         "    b().n += 1\n    return b().n", "f()", r"'b\(\).n'"),
+                         "    b().n += 1\n    return b().n", "f()", r"'l\[0\].n'"),
     "objects in an array": ("b = np.array([None])\nb[0] = [0]\n"
                             "f = lambda: b[0].append(1) or len(b[0])", "f()",
                             r"'b.flat\[0\]\[1\]'"),

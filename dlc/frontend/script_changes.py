@@ -1,0 +1,88 @@
+"""What a statement of a script may change of what its program has, or has used."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from dlc.frontend.dotted import value_of
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import names_in
+from dlc.frontend.program_text import ProgramText
+from dlc.frontend.program_variables import LATE, ProgramVariables
+from dlc.frontend.script_calls import ScriptCalls
+from dlc.frontend.script_state import ScriptState
+from dlc.frontend.variables import changed_by, changes_inside
+
+READS = frozenset(
+    "parameters named_parameters modules named_modules children named_children buffers "
+    "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
+)
+"""Methods of modules that change nothing."""
+
+
+class Changes:
+    """Makes it the program's, or refuses it where the program would not see it."""
+
+    def __init__(
+        self,
+        lifter: Lifter,
+        program: ProgramText,
+        functions: ScriptCalls,
+        variables: ProgramVariables,
+    ) -> None:
+        self.lifter, self.program = lifter, program
+        self.functions, self.variables = functions, variables
+
+    def bring(self, value: ast.expr) -> None:
+        """What a call of its method may change becomes a variable of the program."""
+        if not self.program.begun and not self.variables.computes(value):
+            return
+        self.check_modules(value)
+        name = changed_by(value)
+        if name is not None and self.variables.is_changeable(name):
+            self.variables.bring(name, value, inside=changes_inside(value))
+
+    def check_modules(self, value: ast.expr) -> None:
+        """ImportFailure if what the program has used may be changed by a method of a module."""
+        self._bring_arguments(value)
+        for call in ast.walk(value):
+            match call:
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
+                    self.program.begun and name not in READS
+                ):
+                    of = value_of(owner, self.lifter.scope)
+                    if isinstance(of, torch.nn.Module | torch.nn.Parameter):
+                        if not self.variables.computes(call):
+                            self.refuse_late(call)
+
+    @contextmanager
+    def none_of_used(self, node: ast.stmt) -> Iterator[None]:
+        """ImportFailure if what runs within changes values that the program has used."""
+        if not self.program.begun:
+            yield
+            return
+        mentioned = {name for statement in self.program.body for name in names_in(statement)}
+        values = [value for name, value in self.lifter.values.items() if name in mentioned]
+        used = self.lifter.functions.reached(values)
+        state = ScriptState({str(number): value for number, value in enumerate(used)})
+        yield
+        if state.change() is not None:
+            self.variables.refuse(LATE, node)
+
+    def refuse_late(self, node: ast.stmt | ast.expr) -> None:
+        """ImportFailure if the program has begun."""
+        if self.program.begun:
+            self.variables.refuse(LATE, node)
+
+    def _bring_arguments(self, value: ast.expr) -> None:
+        """What a function of the script may change of its arguments becomes the program's."""
+        for call in ast.walk(value):
+            if self.functions.may_change(call):
+                if self.program.begun or self.variables.computes(call):
+                    for name in sorted(names_in(call)):
+                        if self.variables.is_changeable(name):
+                            self.variables.bring(name, call)

@@ -1,0 +1,107 @@
+"""Statements of a script that run now, before its program, or as if they had not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dlc.frontend.insides import CONTAINERS
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import names_in
+from dlc.frontend.program_text import ProgramText
+from dlc.frontend.script_calls import ScriptCalls
+from dlc.frontend.variables import is_stored
+
+DEFINITIONS = (
+    ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    | ast.Global | ast.Pass
+)  # fmt: skip
+UNDONE = ast.For | ast.While | ast.Try | ast.Match | ast.Assign | ast.AugAssign
+"""Statements that run now, and are undone if they compute something of random tensors."""
+
+
+class RunsNow:
+    """Runs them, while the program stands as it does."""
+
+    def __init__(
+        self,
+        lifter: Lifter,
+        program: ProgramText,
+        functions: ScriptCalls,
+        seen: Collection[str],
+        refuse_late: Callable[[ast.stmt], None],
+    ) -> None:
+        """Functions of the script look at the variables in `seen`."""
+        self.lifter, self.program, self.functions = lifter, program, functions
+        self.seen = {*seen}
+        self.refuse_late = refuse_late
+
+    def run(self, node: ast.stmt) -> bool:
+        """
+        Runs a statement now. False if it has computed something of random tensors: then it is for
+        the program, and all is as if it had not run.
+        """
+        if not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
+            if not self._is_apart(node):
+                self.refuse_late(node)
+        scope, random = self.lifter.scope, self.lifter.random
+        names = names_in(node)
+        if not names.isdisjoint(self.functions.functions):
+            names |= self.seen
+        before = self.lifter.memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
+        known, found, count = dict(scope), len(random.found), random.count
+        scope.update(self.lifter.values)
+        reads = len(self.lifter.runs.read_at)
+        with self.lifter.runs.noting(node):
+            tree = ast.fix_missing_locations(ast.Module([node], []))
+            exec(compile(tree, self.lifter.filename, "exec"), scope)
+        for name in self.lifter.values:
+            del scope[name]
+        self.lifter.sizes.ran(node)
+        if isinstance(node, ast.FunctionDef):
+            self.lifter.functions.ran(node, scope[node.name])
+        if before is None or random.count == count:
+            return True
+        if not any(self.lifter.objects.has_computed(value, count) for value in scope.values()):
+            return True
+        if not before.restore():
+            return True
+        scope.clear()
+        scope.update(known)
+        random.forget(found, count)
+        self.lifter.runs.computed_at.pop()
+        del self.lifter.runs.read_at[reads:]
+        return False
+
+    def _is_apart(self, node: ast.stmt) -> bool:
+        """True if a statement mentions nothing that the program uses, so that it changes none."""
+        lifter, names = self.lifter, names_in(node)
+        stored = {n.id for n in ast.walk(node) if is_stored(n)}
+        if names & (lifter.computed | self.functions.functions.keys()) or stored & self.seen:
+            return False
+        mentioned = {name for statement in self.program.body for name in names_in(statement)}
+        constants = [value for name, value in lifter.values.items() if name in mentioned]
+        seen = [lifter.scope.get(name) for name in self.seen]
+        used = [*seen, *constants, *lifter.held.values(), *lifter.examples.values()]
+        changeable = (torch.Tensor, torch.nn.Module, *CONTAINERS)
+        known = {id(v) for u in used for v in (u, *tree_leaves(u)) if isinstance(v, changeable)}
+        found = [lifter.scope.get(name) for name in names]
+        return not any(id(v) in known for f in found for v in (f, *tree_leaves(f)))
+
+    @contextmanager
+    def undone_if_constant(self) -> Iterator[list[bool]]:
+        """What was noted of inputs and modules within is forgotten if `True` is appended."""
+        lifter, program = self.lifter, self.program
+        body, begun = [*program.body], program.begun
+        before = dict(lifter.inputs), dict(lifter.examples), dict(lifter.held), set(lifter.kept)
+        computed, assigned = set(lifter.computed), set(lifter.assigned)
+        outcome: list[bool] = []
+        yield outcome
+        if outcome[0]:
+            lifter.inputs, lifter.examples, lifter.held, lifter.kept = before
+            lifter.computed, lifter.assigned = computed, assigned
+            program.body, program.begun = body, begun

@@ -1,0 +1,253 @@
+"""Scripts whose statements act outside of their variables, or by methods that no call names."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
+from dlc.frontend.source import ImportFailure, UnsupportedError
+from dlc.judge.reference import evaluate
+
+LIMIT = sys.getrecursionlimit()
+USED = "x = torch.randn(4)\ny = x + 1\n"
+CALLS = "calls = []\ndef f(n):\n    calls.append(n)\n    return n\n"
+COUNTS = (
+    "class Counter:\n    def __init__(self):\n        self.n = 0\n    def count(self, *given):\n"
+    "        self.n += 1\n        return self.n\n    def itself(self):\n        return self\n"
+    "    {}\nc = Counter()\n"
+)
+METHODS = {
+    "item": ("__getitem__ = count", "c[0]"),
+    "property": ("n_times = property(count)", "c.n_times"),
+    "method of a result": ("", "c.itself().count()"),
+    "operator": ("__add__ = count", "c + 1"),
+    "membership": ("def __contains__(self, n):\n        return self.count() > 0", "1 in c"),
+    "length": ("__len__ = count", "len(c)"),
+    "text": ("def __str__(self):\n        return str(self.count())", "f'{c}'"),
+    "any attribute": ("def __getattr__(self, name):\n        return self.count()", "c.some"),
+}
+"""What counts, and how a script gets at it."""
+SHOWN = {
+    "print": "print(y.sum(), {})",
+    "two": "print({}, y)\nprint(y, {})",
+    "format": "print(f'{{y.sum()}}: {{{}}}')",
+    "assert": "assert y.sum() > -1000 and {}",
+}
+SETTINGS = {
+    "numpy": ("import numpy as np", "np.seterr(divide='ignore')",
+              "(1 if np.geterr()['divide'] == 'ignore' else 2)"),
+    "warnings": ("", "torch.set_warn_always(True)", "(1 + torch.is_warn_always_enabled())"),
+    "loggers": ("import logging\nlog = logging.getLogger('rv')", "log.setLevel(30)", "log.level"),
+    "directory": ("import os", "os.chdir('/')", "len(os.getcwd())"),
+    "recursion": ("import sys", "sys.setrecursionlimit(4321)", "sys.getrecursionlimit()"),
+    "from": ("from torch import get_num_threads as n, set_num_threads as put", "put(3)", "n()"),
+    "context": ("import contextvars\nv = contextvars.ContextVar('v')", "v.set(7.)", "v.get(2.)"),
+    "collector": ("import gc", "gc.disable()", "(2 if gc.isenabled() else 3)"),
+    "autocast": ("", "torch.set_autocast_enabled('cpu', True)",
+                 "(2 if torch.is_autocast_enabled('cpu') else 3)"),
+    "files": ("from pathlib import Path", "Path('made').write_text('abc')",
+              "(5 + Path('made').exists())"),
+    "listing": ("import os", "open('made', 'w').close()", "(1 + len(os.listdir('.')))"),
+    "printing": ("import numpy as np", "np.set_printoptions(precision=3)",
+                 "np.get_printoptions()['precision']"),
+    "paths": ("import sys", "sys.path.append('rv')", "(1 + sys.path.count('rv'))"),
+}  # fmt: skip
+"""What a text imports, changes and reads of its process."""
+PLACES = {
+    "after a loop": "r = x\nfor i in range(2):\n    r = r + 1\n    {act}\nr = r * {read}",
+    "within": "r = x\nfor i in range(2):\n    {act}\n    r = r * {read}",
+    "a list": "r = x + 1\nz = [{act} for i in range(2)]\nr = r * {read}",
+    "before": "r = x\nfor i in range(2):\n    r = r * {read}\n{act}\nr = r + 1",
+    "by a function": "def g(x):\n    {act}\n    return x + 1\nr = g(x)\nr = r * {read}",
+}
+
+
+@pytest.fixture(autouse=True)
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    np.seterr(divide="warn")
+    np.set_printoptions(precision=8)
+    torch.set_warn_always(False)
+    torch.set_num_threads(1)
+    torch.set_autocast_enabled("cpu", False)
+    gc.enable()
+    sys.setrecursionlimit(LIMIT)
+    sys.path[:] = [path for path in sys.path if path != "rv"]
+
+
+def _plain(text: str) -> torch.Tensor:
+    torch.manual_seed(0)
+    scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        exec(text, scope)
+    return scope["r"]
+
+
+def _captured(text: str) -> torch.Tensor:
+    module, args = capture_text(text)
+    program = import_program(module, args)
+    bound = program.bind(args)
+    return program.unflatten(evaluate(program.module, bound), bound)
+
+
+def _captured_or_why(text: str) -> torch.Tensor | ImportFailure:
+    try:
+        return _captured(text)
+    except ImportFailure as error:
+        return error
+
+
+CHAINS = {
+    "a value": "b = f(3) < f(1) < f(7)",
+    "all of it": "b = f(1) < f(2) <= f(2) != f(5)",
+    "a branch": "if f(3) < f(1) < f(7):\n    y = y * 2",
+    "a choice": "y = y * (1 if f(3) < f(1) < f(7) else 2)",
+    "a statement": "f(3) < f(1) < f(7)",
+    "printed": "print(y.sum(), f(3) < f(1) < f(7))",
+    "asserted": "assert f(1) < f(2) < f(7), y",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_a_chain_stops_where_python_does(chain: str) -> None:
+    text = f"{CALLS}{USED}{chain}\nr = y * len(calls)"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize(("method", "read"), METHODS.values(), ids=METHODS)
+def test_what_is_left_out_goes_on_once(shown: str, method: str, read: str) -> None:
+    if "'" in read and "f'" in shown:
+        shown = shown.replace("'", '"')
+    text = f"{COUNTS.format(method)}{USED}{shown.replace('{}', read)}\nr = y * c.n"
+    text = text.replace("{{", "{").replace("}}", "}")
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+@pytest.mark.parametrize("text", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("made", "act", "read"), SETTINGS.values(), ids=SETTINGS)
+def test_the_process_is_asked_in_the_order_of_the_text(
+    text: str, made: str, act: str, read: str, tmp_path: Path
+) -> None:
+    """The numbers are Python's, or a sentence says what is not."""
+    text = f"{made}\nx = torch.randn(4)\n{text.format(act=act, read=read)}"
+    expected = _plain(text)
+    _forget()
+    os.chdir(tmp_path)
+    for made_file in tmp_path.iterdir():
+        made_file.unlink()
+    if "log = " in made:
+        import logging
+
+        logging.getLogger("rv").setLevel(0)
+    found = _captured_or_why(text)
+    if isinstance(found, ImportFailure):
+        assert found.place is not None
+        assert found.place.line > 1
+        assert "change" in found.message or "another number" in found.message
+    else:
+        torch.testing.assert_close(found, expected)
+
+
+ENDS = {
+    "collected": "import gc\ngc.collect()",
+    "written": "import sys\nsys.stdout.write('done\\n')",
+    "set": "import numpy as np\nnp.seterr(divide='warn')",
+    "logged": "import logging\nlogging.getLogger('rv').info('%s', r)",
+    "saved": "torch.save(r, 'r.pt')",
+    "saved within": "with open('r.pt', 'wb') as f:\n    torch.save({'r': r}, f)",
+    "an array saved": "import numpy as np\nnp.save('r.npy', r.numpy())\nprint('saved')",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_how_a_script_ends_is_not_its_result(end: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{USED}r = y * 2\n{end}"
+    found: Any = _captured(text)
+    found = found["r"] if isinstance(found, dict) else found
+    torch.testing.assert_close(found, _plain(f"{USED}r = y * 2"))
+    said = "note: what is saved here is left out of the program"
+    assert ("save" in end) == (said in capsys.readouterr().err)
+
+
+LOOPS = {
+    "rows": "for row in c:\n    row.copy_(x)",
+    "numbered": "for i, row in enumerate(c):\n    row.copy_(x * i)",
+    "beside others": "for a, b in zip(c, w):\n    a.add_(b * x)",
+    "of a table": "for k, t in d.items():\n    t.mul_(x)\nc = c + d['k']",
+    "a view": "for i in range(3):\n    row = c[i]\n    row += x",
+    "backwards": "for row in reversed(list(c)):\n    row += x * row.sum()",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_a_loop_writes_to_what_it_goes_over(loop: str) -> None:
+    made = "c = torch.ones(3, 4)\nw = torch.ones(3, 4)\nd = {'k': torch.ones(4)}\n"
+    text = f"{made}x = torch.randn(4)\n{loop}\nr = c * 2"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+def test_a_generator_of_its_own_is_refused_in_the_users_words() -> None:
+    text = (
+        "g = torch.Generator()\nx = torch.randn(4)\nfor i in range(2):\n"
+        "    x = x + torch.rand(4, generator=g)\nx * 2"
+    )
+    with pytest.raises(UnsupportedError, match="random numbers of a generator of its own"):
+        _captured(text)
+
+
+PLACELESS = {
+    "an attribute": (
+        "l = nn.Linear(4, 4)\nclass M(nn.Module):\n    def forward(self, x):\n"
+        "        l.n = getattr(l, 'n', 0) + 1\n        return l(x) * l.n\nM()(torch.randn(4))", 4
+    ),
+    "a hook's": (
+        "l = nn.Linear(4, 4)\ndef hook(m, given, y):\n    m.n = getattr(m, 'n', 0) + 1\n"
+        "    return y * m.n\nl.register_forward_hook(hook)\nl(torch.randn(4))", 3
+    ),
+    "drawn": ("from random import random\nx = torch.randn(4)\ny = x\nfor i in range(2):\n"
+              "    y = y * random()\ny", 5),
+    "a list": ("c = [1.]\ndef f(x):\n    c.append(2.)\n    return x * len(c)\n"
+               "f(torch.randn(4))", 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line"), PLACELESS.values(), ids=PLACELESS)
+def test_what_a_program_changes_has_a_place(text: str, line: int) -> None:
+    with pytest.raises(ImportFailure) as error:
+        _captured(text)
+    assert error.value.place is not None
+    assert error.value.place.line == line
+
+
+def test_an_unnamed_object_is_named_by_its_type() -> None:
+    text = (
+        "class A:\n    def __init__(self):\n        self.n = 0\n    def __call__(self, x):\n"
+        "        self.n += 1\n        return x * self.n\n"
+        "def make():\n    a = A()\n    return lambda x: a(x)\nf = make()\n"
+        "x = torch.randn(4)\ny = f(x)\nr = f(y)"
+    )
+    found = _captured_or_why(text)
+    if isinstance(found, ImportFailure):
+        assert "_object_" not in str(found)
+        assert found.place is not None
+    else:
+        torch.testing.assert_close(found, _plain(text))
