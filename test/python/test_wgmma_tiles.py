@@ -220,6 +220,30 @@ def test_products_that_cannot_be_in_flight(name: str) -> None:
         apply(scheduled(product(64, 64, 256), text, "sm_90"), ",".join(STEPS))
 
 
+SIZES = [(17, 7, 100), (7, 17, 100), (100, 17, 17), (72, 80, 200), (17, 24, 65), (64, 64, 104),
+         (136, 64, 330)]  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("text", [PRODUCER, REGISTERS.replace("=40", "=40 resident=1")])
+def test_a_producer_at_any_size(text: str, size: tuple[int, ...], turned: bool) -> None:
+    """Where TMA can copy no boxes, which is said, threads fill the rings, without one."""
+    case = product(*size, w_turned=turned)
+    with collect() as remarks:
+        module = steps(case, text)
+    (said,) = [r.text for r in remarks if r.pass_name == "pipeline-k-outer"]
+    _, n, k = size
+    fit = k % 8 == 0 and (turned or n % 8 == 0)
+    assert ("by a warpgroup of their own" in said) == (fit and k > 64), said
+    if k > 64 and not fit:
+        assert re.search("2 ahead, without a producer: TMA copies no boxes of [xw], expected", said)
+    interpret(case, module, str(size))
+    on_host(
+        case, module, str(size), [{"order": order, "async_mode": mode} for order, mode in MODES]
+    )
+
+
 def test_infinities_and_nan() -> None:
     case, text = CASES["ragged"]
     x, w, bias = (a.copy() for a in case.inputs)

@@ -11,7 +11,9 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.analysis.tile.rings import loop_of
+from dlc.analysis.tile.tma_rings import ring_box
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.dialects.register_counts import KEPT, product_obstacle, set_obstacle
@@ -59,7 +61,9 @@ class PipelineKOuterPass(SchedulingPass):
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
     as its slot is free. No thread that computes waits for a slot. That takes a launch whose threads
-    are whole warpgroups, and that do not meet beside at the rings.
+    are whole warpgroups, and that do not meet beside at the rings. Where TMA cannot fill them, as
+    rows of 100 halves, 200 bytes, do not begin at multiples of 16 bytes, there is no producer:
+    threads fill them, and request chunks ahead.
 
     With `registers=40` beside it, the producer's threads keep so many registers and give the others
     up (`setmaxnreg`); those that compute share these out, so that they have room for more sums: of
@@ -111,17 +115,14 @@ class PipelineKOuterPass(SchedulingPass):
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
         products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
-        if self.registers:
-            self._check_registers(launch, target_of(module))
+        rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
+        unable = _unable(kernel, list(rings)) if self.producer else ""
+        if self.producer and not unable:
+            return self._give_producer(kernel, list(loops), list(rings), target_of(module))
+        if self.registers and not self.producer:
+            raise OptionError("registers", "no producer keeps registers", "take producer=1")
         if self.resident and not self.producer:
             raise OptionError("resident", "no producer requests what comes next", "take producer=1")
-        if self.producer:
-            self._check_producer(launch, target_of(module))
-            if self.resident and (obstacle := _no_loops(list(loops))):
-                raise OptionError("resident", obstacle)
-            rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
-            made = self._give_producer(list(rings))
-            return made + self._make_resident(launch, target_of(module))
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
@@ -130,16 +131,30 @@ class PipelineKOuterPass(SchedulingPass):
             op.pending = IntegerAttr(self.products, i64)
         in_use = 1 + self.products
         ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
-        return f"chunks are requested {' or '.join(map(str, ahead))} ahead"
+        alone = f", without a producer: {unable}" if unable else ""
+        return f"chunks are requested {' or '.join(map(str, ahead))} ahead{alone}"
 
-    def _give_producer(self, rings: Sequence[tile.RingOp]) -> str:
+    def _give_producer(
+        self,
+        kernel: tile.KernelOp,
+        loops: Sequence[tile.ReduceOp],
+        rings: Sequence[tile.RingOp],
+        target: Target,
+    ) -> str:
+        launch = kernel.launch
+        if self.registers:
+            self._check_registers(launch, target)
+        self._check_producer(launch, target)
+        if self.resident and (obstacle := _no_loops(loops)):
+            raise OptionError("resident", obstacle)
         for ring in rings:
             ring.attributes[PRODUCER] = UnitAttr()
             if self.registers:
                 ring.attributes[REGISTERS] = IntegerAttr(self.registers, i64)
         kept = f", and keeps {self.registers} registers a thread" if self.registers else ""
         how = "as soon as slots are free"
-        return f"chunks are requested by a warpgroup of their own, {how}{kept}"
+        made = f"chunks are requested by a warpgroup of their own, {how}{kept}"
+        return made + self._make_resident(launch, target)
 
     def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
         """Has no more blocks run than are resident, if so; what is said of it."""
@@ -151,8 +166,6 @@ class PipelineKOuterPass(SchedulingPass):
 
     def _check_registers(self, launch: tile.LaunchOp, target: Target) -> None:
         """OptionError if a producer cannot keep so many registers, or others get no more."""
-        if not self.producer:
-            raise OptionError("registers", "no producer keeps registers", "take producer=1")
         if not target.has("setmaxnreg"):
             raise OptionError("registers", target.lacking("setmaxnreg"))
         if obstacle := set_obstacle(self.registers):
@@ -182,6 +195,22 @@ class PipelineKOuterPass(SchedulingPass):
         if any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
+
+
+def _unable(kernel: tile.KernelOp, rings: Sequence[tile.RingOp]) -> str:
+    """
+    The reason why TMA can copy no boxes of what a ring holds, if it fills none of some rings:
+    threads fill them all then, and there is nothing for a producer to request.
+    """
+    if any(ring.fill_kind == TMA for ring in rings):
+        return ""
+    for ring in rings:
+        source = ring.slab.source
+        if obstacle := tma_obstacle(
+            ring.slab.source_type, ring_box(ring), kernel.alignment(source)
+        ):
+            return f"TMA copies no boxes of {source.name_hint or 'its source'}, {obstacle}"
+    return ""
 
 
 def _no_producer(launch: tile.LaunchOp, target: Target) -> str:
