@@ -250,6 +250,13 @@ def symbols_in(module: Operation) -> dict[str, Symbol]:
     return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}
 
 
+def symbols_around(op: Operation) -> dict[str, Symbol]:
+    """What the module around an operation declares, by name."""
+    while (parent := op.parent_op()) is not None:
+        op = parent
+    return symbols_in(op)
+
+
 def _of(module: Operation, kind: type[Op]) -> Iterator[Op]:
     for region in module.regions:
         for block in region.blocks:
@@ -280,10 +287,7 @@ def check_declared(op: Operation, names: Sequence[str]) -> None:
     """VerifyException for a name that the module around `op` does not declare."""
     if not names:
         return
-    module = op
-    while (parent := module.parent_op()) is not None:
-        module = parent
-    known = symbols_in(module)
+    known = symbols_around(op)
     for name in names:
         if name not in known:
             what = did_you_mean(name, known, "@") or ""

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
     ArrayAttr,
     DictionaryAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
+    StringAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute
 from xdsl.rewriter import Rewriter
 
 from dlc.diagnostics import fail
@@ -30,6 +32,8 @@ from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.size import SizeAttr, number_attribute, numbers_attribute
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.sized_types import SizesAttr, sized_tensor
+from dlc.dialects.tensor_ir import IndexMapOp
+from dlc.ir.expr import Expr, from_affine, to_map
 from dlc.ir.sizes import Size
 
 
@@ -84,6 +88,8 @@ class Binding:
         if isinstance(op, PartOp):
             bind_part(op, self.values)
             return
+        if isinstance(op, IndexMapOp) and op.sizes is not None:
+            bind_index_map(op, self.values)
         for said in (op.properties, op.attributes):
             for name, attribute in said.items():
                 if isinstance(attribute, SizesAttr) and _counts_points(op, name):
@@ -145,6 +151,23 @@ def bind_index(op: SizeIndexOp, number: int) -> None:
     constant = arith.ConstantOp(IntegerAttr(number, IndexType()))
     constant.location, constant.result.name_hint = op.location, op.result.name_hint
     Rewriter.replace_op(op, constant)
+
+
+def bind_index_map(op: IndexMapOp, values: Mapping[str, int]) -> None:
+    """Binds names in subscripts and conditions."""
+    names = op.named_sizes
+    left = [name for name in names if name not in values]
+    count = op.maps.data[0].data.num_dims - len(names)
+    kept = Block(arg_types=[IndexType()] * (count + len(left))).args
+    known = {**dict(zip(left, kept[count:], strict=True)), **values}
+    operands = [*map(Expr.of, kept[:count]), *(Expr.of(known[name]) for name in names)]
+
+    def bound(map: AffineMapAttr) -> AffineMapAttr:
+        return AffineMapAttr(to_map([from_affine(e, operands) for e in map.data.results], [*kept]))
+
+    op.maps = ArrayAttr([bound(map) for map in op.maps])
+    op.conditions = ArrayAttr([bound(map) for map in op.conditions])
+    op.sizes = ArrayAttr([StringAttr(name) for name in left]) if left else None
 
 
 def bind_part(op: PartOp, values: Mapping[str, int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, StringAttr, i64
@@ -154,6 +154,12 @@ def size_expr(size: Size | int, at: Operation) -> Expr:
                 raise NeedsNumber(size)
         total = total + part * coefficient
     return total
+
+
+def sizes_in(exprs: Iterable[Expr]) -> list[str]:
+    """The sizes that index expressions mention, each once, in their order there."""
+    values = (value.owner for expr in exprs for value in expr.values())
+    return list(dict.fromkeys(op.size.data for op in values if isinstance(op, SizeIndexOp)))
 
 
 def extents_at(ref: SSAValue | Attribute, at: Operation) -> list[Expr]:

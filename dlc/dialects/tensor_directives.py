@@ -6,7 +6,7 @@ The custom directives of Tensor IR's assembly formats.
 | `Tensors` | one or several types that are tensors |
 | `Ranked` | the type of a tensor with as many dimensions as the maps before |
 | `Bound` | `(%a = %x, …) : tensor, … -> tensor { … }` |
-| `Sources` | `(d0, …) -> %a[expr, …] (where (condition, …))?, … (else scalar)?` |
+| `Sources` | `(d0, …)([s, …])? -> %a[expr, …] (where (condition, …))?, … (else scalar)?` |
 | `Gathered` | `(d0, …) -> %x[expr, …]` |
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, TensorType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.utils import parse_assignment, print_assignment
 from xdsl.ir import Attribute, Region
 from xdsl.ir.affine import AffineMap
@@ -79,11 +79,13 @@ class Ranked(CustomDirective):
 
     type: TypeDirective
     maps: AttributeVariable
+    sizes: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         type, maps = _parse_tensor(parser), state.properties[self.maps.name]
         assert isa(maps, ArrayAttr[AffineMapAttr])
-        if type.get_num_dims() != (rank := maps.data[0].data.num_dims):
+        names = _names(state.properties.get(self.sizes.name))
+        if type.get_num_dims() != (rank := maps.data[0].data.num_dims - len(names)):
             parser.raise_error(f"expected a result of rank {rank}")
         self.type.set(state, (type,))
 
@@ -137,14 +139,18 @@ class Bound(CustomDirective):
 
 
 def _parse_dims(parser: Parser, indices: int) -> Dims:
-    """Parses `(d0, …) ->`; the names that may stand in subscripts, `indices` of them `i0`, …."""
+    """Parses `(d0, …)`; the names that may stand in subscripts, `indices` of them `i0`, …."""
     names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_identifier)
     scope = Dims(len(names), indices)
     expected = scope.names[: len(names)]
     if names != expected:
         parser.raise_error(f"expected dimensions ({', '.join(expected)})")
-    parser.parse_punctuation("->")
     return scope
+
+
+def _names(sizes: Attribute | None) -> list[str]:
+    """The sizes that maps mention."""
+    return [s.data for s in sizes if isinstance(s, StringAttr)] if isa(sizes, ArrayAttr) else []
 
 
 def _parse_source(parser: Parser, scope: Dims) -> tuple[UnresolvedOperand, AffineMap]:
@@ -158,15 +164,21 @@ def _parse_source(parser: Parser, scope: Dims) -> tuple[UnresolvedOperand, Affin
 
 @irdl_custom_directive
 class Sources(CustomDirective):
-    """`(d0, …) -> %a[expr, …] (where (condition, …))?, … (else scalar)?`"""
+    """`(d0, …)([s, …])? -> %a[expr, …] (where (condition, …))?, … (else scalar)?`"""
 
     sources: VariadicOperandVariable
     maps: AttributeVariable
     conditions: AttributeVariable
     fill: AttributeVariable
+    sizes: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         scope = _parse_dims(parser, 0)
+        square = parser.Delimiter.SQUARE
+        if named := parser.parse_optional_comma_separated_list(square, parser.parse_identifier):
+            self.sizes.set(state, ArrayAttr(map(StringAttr, named)))
+            scope.names += named
+        parser.parse_punctuation("->")
         maps: list[AffineMapAttr] = []
         conditions: list[AffineMapAttr] = []
 
@@ -188,8 +200,11 @@ class Sources(CustomDirective):
         maps, conditions = self.maps.get(op), self.conditions.get(op)
         assert isa(maps, ArrayAttr[AffineMapAttr])
         assert isa(conditions, ArrayAttr[AffineMapAttr])
-        names = Dims(maps.data[0].data.num_dims).names
-        printer.print_string(f" ({', '.join(names)}) -> ")
+        sizes = _names(self.sizes.get(op))
+        names = Dims(maps.data[0].data.num_dims - len(sizes)).names
+        named = f"[{', '.join(sizes)}]" if sizes else ""
+        printer.print_string(f" ({', '.join(names)}){named} -> ")
+        names += sizes
 
         def one(number: int) -> None:
             printer.print_ssa_value(self.sources.get(op)[number])
@@ -213,6 +228,7 @@ class Gathered(CustomDirective):
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         scope = _parse_dims(parser, len(state.operands[self.indices.index] or ()))
+        parser.parse_punctuation("->")
         source, map = _parse_source(parser, scope)
         self.source.set(state, source)
         self.map.set(state, AffineMapAttr(map))

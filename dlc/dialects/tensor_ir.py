@@ -52,7 +52,7 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
-from dlc.dialects.size import check_sizes
+from dlc.dialects.size import check_declared, check_sizes
 from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
 
@@ -292,7 +292,8 @@ class IndexMapOp(IRDLOperation):
     ```
 
     Each element of the result comes from the first source whose condition holds there, read at
-    its map, or is the final scalar. `d0`, `d1`, … are the result's dimensions.
+    its map, or is the final scalar. `d0`, `d1`, … are the result's dimensions; sizes that maps and
+    conditions mention are named after them, as in `(d0)[s] -> %x[s - d0 - 1]`.
     """
 
     name = "tensor_ir.index_map"
@@ -300,6 +301,7 @@ class IndexMapOp(IRDLOperation):
     maps = prop_def(ArrayAttr[AffineMapAttr])
     conditions = prop_def(ArrayAttr[AffineMapAttr])
     fill = opt_prop_def(AnyAttr())
+    sizes = opt_prop_def(ArrayAttr[StringAttr])
     result = result_def(TensorType)
     custom_directives = (
         Sources,
@@ -307,9 +309,9 @@ class IndexMapOp(IRDLOperation):
         Ranked,
     )
     assembly_format = (
-        "custom<Sources>($sources, $maps, $conditions, $fill)"
+        "custom<Sources>($sources, $maps, $conditions, $fill, $sizes)"
         " `:` custom<Tensors>(type($sources))"
-        " `->` custom<Ranked>(type($result), ref($maps)) attr-dict"
+        " `->` custom<Ranked>(type($result), ref($maps), ref($sizes)) attr-dict"
     )
     traits = traits_def(Pure(), CanonicalizedByDialect())
 
@@ -320,22 +322,32 @@ class IndexMapOp(IRDLOperation):
         shape: Sequence[int],
         conditions: Sequence[AffineMap] | None = None,
         fill: Scalar | None = None,
+        sizes: Sequence[str] = (),
     ) -> None:
+        """The maps are over the dimensions of `shape`, then the sizes."""
         if conditions is None:
-            conditions = [AffineMap(len(shape), 0, ()) for _ in sources]
+            conditions = [AffineMap(len(shape) + len(sizes), 0, ()) for _ in sources]
         super().__init__(
             operands=[sources],
             properties={
                 "maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
                 "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
                 "fill": fill,
+                "sizes": ArrayAttr(map(StringAttr, sizes)) if sizes else None,
             },
             result_types=[sized_tensor(element_of(sources[0]), shape)],
         )
 
+    @property
+    def named_sizes(self) -> list[str]:
+        """The sizes that the last dimensions of maps and conditions are."""
+        return [] if self.sizes is None else [size.data for size in self.sizes]
+
     def verify_(self) -> None:
         _verify_sizes(self)
+        check_declared(self, self.named_sizes)
         rank = len(shape_of(self.result))
+        count = rank + len(self.named_sizes)
         if not len(self.sources) == len(self.maps) == len(self.conditions) or not self.sources:
             raise VerifyException("expected at least one source, each with a map and a condition")
         for source, map, where in zip(self.sources, self.maps, self.conditions, strict=True):
@@ -344,7 +356,7 @@ class IndexMapOp(IRDLOperation):
                     f"expected sources of element type {element_of(self.result)}, found "
                     f"{element_of(source)}"
                 )
-            if map.data.num_dims != rank or where.data.num_dims != rank:
+            if map.data.num_dims != count or where.data.num_dims != count:
                 raise VerifyException(f"expected maps over the result's {rank} dimensions")
             if len(map.data.results) != len(shape_of(source)):
                 raise VerifyException(

@@ -68,6 +68,9 @@ ALONG: dict[str, Any] = {
     "inner": ({1: Dim("x_0", max=4096)},),
     "inner rows": ({1: Dim("x_0", max=4096)},),
     "softmax of rows": ({1: Dim("x_0", max=4096)},),
+    "prefixes of rows": ({1: Dim("x_0", max=4096)},),
+    "shifted": ({1: Dim("x_0", max=4096)},),
+    "tails": ({1: Dim("x_0", max=4096)},),
     "product over rows": ({0: Dim("x_0", max=4096)},),
     "causal": ({2: Dim("x_0", max=4096)},) * 3,
     "masked": (*({2: Dim("x_0", max=4096)},) * 3, dict.fromkeys((0, 1), Dim("x_0", max=4096))),
@@ -93,6 +96,20 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make]] = {
     "product over rows": (lambda x: x.T @ x, lambda n: (torch.randn(n, 48),)),
     "causal": (causal, heads),
     "masked": (masked, lambda n: (*heads(n), torch.randn(n, n))),
+    "flip": (lambda x: x.flip(0) + x, lambda n: (torch.randn(n, 20),)),
+    "last row": (lambda x: x[-1] * x.sum(0), lambda n: (torch.randn(n, 20),)),
+    "rolled": (lambda x: x.roll((1, -3), (0, 1)) - x.roll(-1, 0), lambda n: (torch.randn(n, 20),)),
+    "joined": (lambda x: torch.cat([x, x.neg(), x]).sum(1), lambda n: (torch.randn(n, 20),)),
+    "shifted": (
+        lambda x: F.pad(x, (0, 0, 1, -1)) * x,
+        lambda n: (torch.randn(2, n, 20),),
+    ),
+    "prefixes": (lambda x: x.cumsum(0), lambda n: (torch.randn(n, 20),)),
+    "prefixes of rows": (lambda x: x.cumsum(1), lambda n: (torch.randn(4, n),)),
+    "tails": (
+        lambda x: torch.stack([x[:, -1], x[:, x.shape[1] // 2]]),
+        lambda n: (torch.randn(3, n, 8),),
+    ),
     "flattened": (
         lambda x: torch.relu(x).flatten(0, 1).sum(1),
         lambda n: (torch.randn(n, 6, 20),),
@@ -222,7 +239,7 @@ def test_a_number_is_needed_for_each_size() -> None:
         Executor(kernels, get_backend("host"))
 
 
-@pytest.mark.parametrize("f", [lambda x: x.cumsum(0), lambda x: x.T * 2])
+@pytest.mark.parametrize("f", [lambda x: x.repeat(3, 1), lambda x: x.T * 2])
 def test_what_needs_a_number_says_where(f: Any) -> None:
     module = sized(f, (torch.randn(24, 16),), ({0: AUTO},)).module.clone()
     set_target(module, "sm_90", "f32")
@@ -250,16 +267,13 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
 
 
 def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
-    f = lambda x: x.flip(0)  # noqa: E731
+    f = lambda x: x.repeat(3, 1)  # noqa: E731
     x = torch.randn(24, 16)
     program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
     torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
-    why = (
-        "kernels are compiled for each size: pass decompose-torch: aten.flip.default needs a number"
-    )
-    assert program.explain().startswith(
-        f"{why} for x_0 - 1 ({__file__}:{f.__code__.co_firstlineno})"
-    )
+    needs = "pass decompose-torch: aten.repeat.default needs a number"
+    why = f"kernels are compiled for each size: {needs}"
+    assert program.explain().startswith(f"{why} for x_0 ({__file__}:{f.__code__.co_firstlineno})")
 
 
 def test_kernels_that_cannot_be_printed_are_compiled_for_each_size(

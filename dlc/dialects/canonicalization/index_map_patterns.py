@@ -21,11 +21,14 @@ from dlc.dialects.axes import new_body
 from dlc.dialects.flow import is_before_loop
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.loop import ForOp
+from dlc.dialects.size import symbols_around
+from dlc.dialects.size_index import SizeIndexOp, size_expr, sizes_in
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp
 from dlc.ir.bounds import never, sure
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, to_map
 from dlc.ir.provenance import inherit, ops_of, set_ops
+from dlc.ir.sizes import NeedsNumber, Size, Symbol
 
 UNBOUNDED = 1 << 62
 """More points than any dimension has."""
@@ -39,14 +42,14 @@ class ComposeIndexMap(RewritePattern):
     joined of several tensors before it stays: each turn would choose among them anew.
     """
 
-    spaces: dict[tuple[int, ...], IndexSpace] = field(default_factory=dict)
+    spaces: dict[tuple[Symbol, ...], IndexSpaces] = field(default_factory=dict)
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: IndexMapOp, rewriter: PatternRewriter, /) -> None:
-        shape = shape_of(op.result)
-        if shape not in self.spaces:
-            self.spaces[shape] = IndexSpace(shape)
-        composed = Pieces.of(op, self.spaces[shape])
+        symbols = tuple(symbols_around(op).values())
+        if symbols not in self.spaces:
+            self.spaces[symbols] = IndexSpaces(symbols)
+        composed = Pieces.of(op, self.spaces[symbols])
         composed.merge_equal()
         if (value := composed.whole(op)) is not None:
             rewriter.replace(op, [], [value])
@@ -63,7 +66,9 @@ class ComposeGather(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GatherOp, rewriter: PatternRewriter, /) -> None:
         inner = op.source.owner
-        while isinstance(inner, IndexMapOp) and not inner.conditions.data[0].data.results:
+        while isinstance(inner, IndexMapOp) and not (
+            inner.conditions.data[0].data.results or inner.named_sizes
+        ):
             axes = IndexSpace(shape_of(op.result)).axes
             indices = Block(arg_types=[IndexType()] * len(op.indices))
             operands = [*axes, *indices.args]
@@ -77,27 +82,58 @@ class ComposeGather(RewritePattern):
             inner = op.source.owner
 
 
+class IndexSpaces:
+    """The spaces of shapes in a program with such sizes, each of which is one index value."""
+
+    def __init__(self, symbols: Sequence[Symbol]) -> None:
+        ops = {symbol.name: SizeIndexOp(symbol) for symbol in symbols}
+        self.block = Block(ops.values())
+        self.sizes: dict[str, SSAValue] = {name: op.result for name, op in ops.items()}
+        self._made: dict[tuple[int, ...], IndexSpace] = {}
+
+    def of(self, shape: tuple[int, ...]) -> IndexSpace:
+        if shape not in self._made:
+            self._made[shape] = IndexSpace(shape, self)
+        return self._made[shape]
+
+
 class IndexSpace:
     """
     The points of a shape: an index value per dimension, whose range is known. Along a dimension
-    that is a size nothing is known but that there is a first point.
+    that is a product of sizes nothing is known but that there is a first point.
     """
 
-    def __init__(self, shape: Sequence[int]) -> None:
-        extents = [n if isinstance(n, int) else UNBOUNDED for n in shape]
+    def __init__(self, shape: Sequence[int], spaces: IndexSpaces | None = None) -> None:
+        self.spaces = IndexSpaces(()) if spaces is None else spaces
+        extents = [self._extent(n) for n in shape]
         self.loop = ForOp(extents, new_body(len(shape)))
+        if any(isinstance(n, Size) for n in extents):
+            self.spaces.block.add_op(self.loop)
         self.axes: list[SSAValue] = list(self.loop.axes)
 
-    def exprs(self, map: AffineMap) -> list[Expr]:
-        return [from_affine(e, self.axes) for e in map.results]
+    def _extent(self, extent: Size | int) -> int:
+        last = self.spaces.block.last_op
+        if not isinstance(extent, Size):
+            return extent
+        try:
+            _ = size_expr(extent, last) if last else None
+        except NeedsNumber:
+            return UNBOUNDED
+        return extent if last else UNBOUNDED  # pyright: ignore[reportReturnType]
 
-    def exprs_at(self, point: Sequence[Expr], map: AffineMap) -> list[Expr]:
+    def exprs(self, map: AffineMap, sizes: Sequence[str] = ()) -> list[Expr]:
+        operands = [*self.axes, *(self.spaces.sizes[name] for name in sizes)]
+        return [from_affine(e, operands) for e in map.results]
+
+    def exprs_at(
+        self, point: Sequence[Expr], map: AffineMap, sizes: Sequence[str] = ()
+    ) -> list[Expr]:
         """The results of a map over this shape at a point that is given by expressions."""
         values = dict(zip(self.axes, point, strict=True))
-        return [e.substitute(values.get) for e in self.exprs(map)]
+        return [e.substitute(values.get) for e in self.exprs(map, sizes)]
 
-    def map(self, exprs: Sequence[Expr]) -> AffineMap:
-        return to_map(exprs, list(self.axes))
+    def map(self, exprs: Sequence[Expr], sizes: Sequence[str] = ()) -> AffineMap:
+        return to_map(exprs, [*self.axes, *(self.spaces.sizes[name] for name in sizes)])
 
 
 @dataclass(frozen=True)
@@ -120,12 +156,13 @@ class Pieces:
     """The operations that the pieces stand for, beside the index map itself."""
 
     @staticmethod
-    def of(op: IndexMapOp, space: IndexSpace) -> Pieces:
+    def of(op: IndexMapOp, spaces: IndexSpaces) -> Pieces:
         """The pieces of an index map, with the index maps that it reads composed into it."""
+        space, names = spaces.of(shape_of(op.result)), op.named_sizes
         result = Pieces(space, [], op.fill)
         for source, map, where in zip(op.sources, op.maps, op.conditions, strict=True):
-            subscripts = tuple(space.exprs(map.data))
-            conditions = result.simplified(space.exprs(where.data))
+            subscripts = tuple(space.exprs(map.data, names))
+            conditions = result.simplified(space.exprs(where.data, names))
             if conditions is None:
                 continue
             piece = Piece(source, subscripts, conditions)
@@ -177,13 +214,14 @@ class Pieces:
             self.pieces.append(piece)
 
     def _add_pieces_of(self, inner: IndexMapOp, outer: Piece) -> None:
-        space = IndexSpace(shape_of(inner.result))
+        space, names = self.space.spaces.of(shape_of(inner.result)), inner.named_sizes
         for source, map, where in zip(inner.sources, inner.maps, inner.conditions, strict=True):
-            further = space.exprs_at(outer.subscripts, where.data)
+            further = space.exprs_at(outer.subscripts, where.data, names)
             conditions = self.simplified([*outer.where, *further])
             if conditions is None:
                 continue
-            self.add(Piece(source, tuple(space.exprs_at(outer.subscripts, map.data)), conditions))
+            subscripts = space.exprs_at(outer.subscripts, map.data, names)
+            self.add(Piece(source, tuple(subscripts), conditions))
             if conditions == outer.where:
                 return
         if inner.fill is None:
@@ -218,9 +256,15 @@ class Pieces:
             and 0 not in shape_of(op.result)
             and [p.source for p in self.pieces] == [*op.sources]
             and op.fill == self.fill
-            and op.maps == _maps(self.space.map(p.subscripts) for p in self.pieces)
-            and op.conditions == _maps(self.space.map(p.where) for p in self.pieces)
+            and op.named_sizes == (names := self.sizes)
+            and op.maps == _maps(self.space.map(p.subscripts, names) for p in self.pieces)
+            and op.conditions == _maps(self.space.map(p.where, names) for p in self.pieces)
         )
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes that subscripts and conditions mention, in their order there."""
+        return sizes_in(e for p in self.pieces for e in (*p.subscripts, *p.where))
 
     def build(self, op: IndexMapOp) -> IndexMapOp | ConstantOp:
         """An operation that gives what `op` gives."""
@@ -231,12 +275,14 @@ class Pieces:
             assert isinstance(value, FloatAttr | IntegerAttr)
             return ConstantOp(value, shape)
         assert fill is None or isinstance(fill, FloatAttr | IntegerAttr)
+        names = self.sizes
         return IndexMapOp(
             [p.source for p in self.pieces],
-            [self.space.map(p.subscripts) for p in self.pieces],
+            [self.space.map(p.subscripts, names) for p in self.pieces],
             shape,
-            [self.space.map(p.where) for p in self.pieces],
+            [self.space.map(p.where, names) for p in self.pieces],
             fill,
+            names,
         )
 
 

@@ -312,15 +312,19 @@ class _KernelBuilder:
     ) -> SSAValue:
         """The first source whose condition holds is built last: it overrides the others."""
         value: SSAValue | None = None
+        names = [Size.of(name) for name in op.named_sizes]
+        for name in names:
+            self._name(name)
+        operands = [*at, *map(self._extent, names)]
         if op.fill is not None:
             value = b.insert(arith.ConstantOp(op.fill)).result  # pyright: ignore[reportArgumentType]
         elif op.conditions.data[-1].data.results:  # legal only where no element exists
             value = b.insert(arith.ConstantOp(scalar(0, tensor_ir.element_of(op.result)))).result
-        for source, map, conditions in reversed(
+        for source, place, conditions in reversed(
             list(zip(op.sources, op.maps, op.conditions, strict=True))
         ):
-            subscripts = _compose(map.data.results, at)
-            here = [c for c in _compose(conditions.data.results, at) if not sure(c)]
+            subscripts = _compose(place.data.results, operands)
+            here = [c for c in _compose(conditions.data.results, operands) if not sure(c)]
             if not here:
                 value = self.read(b, source, subscripts, where)
             elif isinstance(source.owner, DISSOLVED):

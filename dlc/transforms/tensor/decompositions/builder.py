@@ -8,6 +8,7 @@ Subscripts and conditions are index expressions over the dimensions of what is b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 from typing import NoReturn, TypeAlias
 
@@ -20,10 +21,12 @@ from xdsl.rewriter import InsertPoint
 from dlc.diagnostics import OpError
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.size import symbols_around
+from dlc.dialects.size_index import SizeIndexOp, size_expr, sizes_in
 from dlc.dialects.sized_types import sized_tensor
 from dlc.ir.expr import Expr, to_map
 from dlc.ir.provenance import numbered, set_ops, set_value
-from dlc.ir.sizes import Size
+from dlc.ir.sizes import Bounds, NeedsNumber, Size
 from dlc.transforms.tensor.decompositions.scalar import (
     Body,
     Number,
@@ -65,9 +68,9 @@ def fixed(number: int) -> Expr:
     return Expr.of(number)
 
 
-def dim_map(rank: int, exprs: Exprs) -> AffineMap:
-    """The affine map of expressions over `rank` dimensions."""
-    return to_map(exprs, list(_DIMENSIONS.args[:rank]))
+def dim_map(rank: int, exprs: Exprs, sizes: Sequence[SSAValue] = ()) -> AffineMap:
+    """The affine map of expressions over `rank` dimensions, then sizes."""
+    return to_map(exprs, [*_DIMENSIONS.args[:rank], *sizes])
 
 
 class TensorBuilder:
@@ -288,11 +291,40 @@ class TensorBuilder:
         plain = conditions is None or not conditions[0]
         if plain and shape_of(sources[0]) == tuple(shape) and list(subscripts[0]) == dims(rank):
             return sources[0]
-        maps = [dim_map(rank, s) for s in subscripts]
-        where = None if conditions is None else [dim_map(rank, c) for c in conditions]
+        names = sizes_in(e for part in (*subscripts, *(conditions or ())) for e in part)
+        sizes = [self._sizes[name] for name in names]
+        maps = [dim_map(rank, s, sizes) for s in subscripts]
+        where = None if conditions is None else [dim_map(rank, c, sizes) for c in conditions]
         scalar = None if fill is None else number(fill, element_of(sources[0]))
-        op = tensor_ir.IndexMapOp(sources, maps, shape, where, scalar)
+        op = tensor_ir.IndexMapOp(sources, maps, shape, where, scalar, names)
         return self.insert(op, hint)
+
+    def at(self, number: Size | int) -> Expr:
+        """A subscript that is the same everywhere; NeedsNumber for a product of sizes."""
+        if isinstance(number, int):
+            return fixed(number)
+        any_of = next(iter(self._sizes.values())).owner
+        assert isinstance(any_of, Operation)
+        return size_expr(number, any_of)
+
+    def is_negative(self, number: Size | int) -> bool:
+        """True for what is below 0; NeedsNumber where that depends on the numbers of sizes."""
+        low, high = self.bounds(number)
+        if low < 0 <= high:
+            raise NeedsNumber(Size.of(number))
+        return high < 0
+
+    def bounds(self, number: Size | int) -> Bounds:
+        """Between which a size of the program lies, as far as it says."""
+        known = {name: symbol.bounds for name, symbol in symbols_around(self.place).items()}
+        return Size.of(number).bounds(known)
+
+    @cached_property
+    def _sizes(self) -> dict[str, SSAValue]:
+        """Stand for the sizes of the program."""
+        ops = {name: SizeIndexOp(s) for name, s in symbols_around(self.place).items()}
+        _ = Block(ops.values())
+        return {name: op.result for name, op in ops.items()}
 
     def move(
         self,

@@ -72,6 +72,11 @@ class Lowering(TensorBuilder):
         value = self._number(self.op.argument(name, default))
         return value if isinstance(value, int) else refuse(f"expected an integer for '{name}'")
 
+    def sized_integer(self, name: str) -> int:
+        """An integer, or a size, which is used as one; `NeedsNumber` where only one will do."""
+        value = self.op.argument(name)
+        return value if isinstance(value, Size) else self.integer(name)  # pyright: ignore
+
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self.op.argument(name, default))
 

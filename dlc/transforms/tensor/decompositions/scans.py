@@ -26,10 +26,12 @@ PART = 8192
 def scanned(c: Lowering, monoid: str, values: Sequence[SSAValue], dim: int) -> list[SSAValue]:
     """
     At each point the fold of the elements along `dim` up to it. Few long rows are taken in parts,
-    which are scanned as rows are, the first element of each with all parts before it.
+    which are scanned as rows are, the first element of each with all parts before it; one whose
+    length is a size is taken whole.
     """
     shape = list(shape_of(values[0]))
-    if shape[dim] <= LONG or prod(shape) >= ROWS * shape[dim]:
+    few = isinstance(shape[dim], int) and shape[dim] > LONG and _rows(c, shape, dim) < ROWS
+    if not few:
         return _scan(c, monoid, values, dim)
     n, parts = shape[dim], -(-shape[dim] // PART)
     given = list(zip(values, identities(monoid, [element_of(v) for v in values]), strict=True))
@@ -57,6 +59,11 @@ def scanned(c: Lowering, monoid: str, values: Sequence[SSAValue], dim: int) -> l
     axes = dims(len(shape))
     at = [*axes[:dim], axes[dim] // PART, axes[dim] % PART, *axes[dim + 1 :]]
     return [c.move(v, at, shape) for v in prefixes]
+
+
+def _rows(c: Lowering, shape: Sequence[int], dim: int) -> int:
+    """The rows of a shape along a dimension, at least those of the smallest sizes."""
+    return prod(int(c.bounds(n)[0]) for d, n in enumerate(shape) if d != dim)
 
 
 def _scan(c: Lowering, monoid: str, values: Sequence[SSAValue], dim: int) -> list[SSAValue]:

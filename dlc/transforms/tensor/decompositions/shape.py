@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import NeedsNumber, Size, apply
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 
@@ -21,7 +22,7 @@ def sliced(
     shape = list(shape_of(value))
     shape[dim] = length
     subscripts = dims(len(shape))
-    subscripts[dim] = subscripts[dim] * step + start
+    subscripts[dim] = subscripts[dim] * step + c.at(start)
     return c.move(value, subscripts, shape)
 
 
@@ -44,10 +45,10 @@ def concatenated(
     subscripts, conditions = [], []
     for end, value in zip(ends, values, strict=True):
         source = dims(len(shape))
-        source[dim] = source[dim] + (shape_of(value)[dim] - end)
+        source[dim] = source[dim] + c.at(shape_of(value)[dim] - end)
         subscripts.append(source)
         last = end == ends[-1]
-        conditions.append([] if last else [fixed(end - 1) - dimension(dim)])
+        conditions.append([] if last else [c.at(end - 1) - dimension(dim)])
     return c.index_map(values, subscripts, shape, conditions)
 
 
@@ -96,11 +97,17 @@ def transpose(c: Lowering) -> Lowered:
     return permuted(c, c.tensor(), order)
 
 
+def size_max(left: int, right: int) -> int:
+    """The larger of two numbers or sizes."""
+    found = apply("max", Size.of(left), Size.of(right))
+    return found if found.number is None else found.number  # pyright: ignore[reportReturnType]
+
+
 def slice_bounds(c: Lowering, extent: int) -> tuple[int, int]:
     """The start and step of a slice."""
-    start = 0 if c.op.argument("start") is None else c.integer("start")
-    if start < 0:
-        start = max(start + extent, 0)
+    start = 0 if c.op.argument("start") is None else c.sized_integer("start")
+    if c.is_negative(start):
+        start = size_max(start + extent, 0)
     return start, c.integer("step", 1)
 
 
@@ -116,18 +123,19 @@ def slice_(c: Lowering) -> Lowered:
 def narrow(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(c.shape))
-    return sliced(c, value, dim, _counted(c.integer("start"), shape_of(value)[dim]), c.shape[dim])
+    return sliced(c, value, dim, _counted(c, "start", shape_of(value)[dim]), c.shape[dim])
 
 
-def _counted(index: int, extent: int) -> int:
+def _counted(c: Lowering, name: str, extent: int) -> int:
     """An index that may count from the end, counted from the front."""
-    return index + extent if index < 0 else index
+    index = c.sized_integer(name)
+    return index + extent if c.is_negative(index) else index
 
 
-def _without(value: SSAValue, dim: int, index: int) -> list[Expr]:
+def _without(c: Lowering, value: SSAValue, dim: int, index: int) -> list[Expr]:
     """Subscripts that read at `index` along `dim`, which the result lacks."""
     subscripts = dims(len(shape_of(value)) - 1)
-    subscripts.insert(dim, fixed(index))
+    subscripts.insert(dim, c.at(index))
     return subscripts
 
 
@@ -135,15 +143,15 @@ def _without(value: SSAValue, dim: int, index: int) -> list[Expr]:
 def select(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(shape_of(value)))
-    index = _counted(c.integer("index"), shape_of(value)[dim])
-    return c.move(value, _without(value, dim, index), c.shape)
+    index = _counted(c, "index", shape_of(value)[dim])
+    return c.move(value, _without(c, value, dim, index), c.shape)
 
 
 @lower("unbind.int", "unbind_copy.int")
 def unbind(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(shape_of(value)), "dim", 0)
-    return [c.move(value, _without(value, dim, n), c.shape) for n in range(len(c.op.results))]
+    return [c.move(value, _without(c, value, dim, n), c.shape) for n in range(len(c.op.results))]
 
 
 @lower(
@@ -164,7 +172,7 @@ def cat(c: Lowering) -> Lowered:
     dim = c.dim(len(c.shape), "dim", 0)
     # A tensor of shape [0] may stand beside tensors of any rank.
     alike = [v for v in c.tensors() if len(shape_of(v)) == len(c.shape)]
-    values = [v for v in alike if shape_of(v)[dim]] or alike[:1]
+    values = [v for v in alike if shape_of(v)[dim] != 0] or alike[:1]
     return concatenated(c, [c.cast(v, c.element) for v in values], dim, c.shape)
 
 
@@ -183,7 +191,7 @@ def flip(c: Lowering) -> Lowered:
     subscripts = dims(len(c.shape))
     for dim in c.integers("dims") if subscripts else []:  # 0 names a dimension of a scalar, too
         dim %= len(subscripts)
-        subscripts[dim] = fixed(c.shape[dim] - 1) - subscripts[dim]
+        subscripts[dim] = c.at(c.shape[dim] - 1) - subscripts[dim]
     return c.move(c.tensor(), subscripts, c.shape)
 
 
@@ -203,8 +211,26 @@ def roll(c: Lowering) -> Lowered:
         totals[dim % len(shape)] = totals.get(dim % len(shape), 0) + shift
     subscripts = dims(len(shape))
     for dim, shift in totals.items():
-        subscripts[dim] = _wrapped(dim, shift, shape[dim])
+        if isinstance(shape[dim], Size):
+            value = _rolled(c, value, dim, shift)
+        else:
+            subscripts[dim] = _wrapped(dim, shift, shape[dim])
     return c.move(value, subscripts, shape)
+
+
+def _rolled(c: Lowering, value: SSAValue, dim: int, shift: int) -> SSAValue:
+    """
+    Elements moved along a dimension that is a size, what leaves it at one end coming in at the
+    other; NeedsNumber where the size may be less than the shift.
+    """
+    extent = shape_of(value)[dim]
+    if c.is_negative(extent - abs(shift)):
+        raise NeedsNumber(Size.of(extent))
+    before, after = dims(len(c.shape)), dims(len(c.shape))
+    before[dim] = before[dim] + c.at(extent - shift if shift > 0 else -shift)
+    after[dim] = after[dim] - c.at(shift if shift > 0 else extent + shift)
+    last = c.at((shift if shift > 0 else extent + shift) - 1) - dimension(dim)
+    return c.index_map([value] * 2, [before, after], c.shape, [[last], []], hint=value.name_hint)
 
 
 def _wrapped(dim: int, shift: int, extent: int) -> Expr:

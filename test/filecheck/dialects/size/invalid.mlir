@@ -77,3 +77,12 @@ kernel.func @rows() -> () grid s * 8 block 8 {
   // CHECK: expected a divisor that is a size, found 8: kernel.index divides by numbers
   %j = kernel.remainder %n by 8
 }
+
+// -----
+
+size.symbol @s from 2
+func.func @main(%x: tensor<?xf32, #size.of<s>>) -> tensor<f32> {
+  // CHECK: expected a declared size, found `t`
+  %y = tensor_ir.index_map ()[t] -> %x[t - 1] : tensor<?xf32, #size.of<s>> -> tensor<f32>
+  func.return %y : tensor<f32>
+}
