@@ -80,6 +80,8 @@ class Bar:
 class _Progress:
     """The pass that runs, below the cell, until there is none."""
 
+    is_clock = True
+
     def __init__(self) -> None:
         self.bar = Bar()
         self.steps: Sequence[Any] = ()

@@ -69,6 +69,8 @@ class Timing:
     it says what is going on.
     """
 
+    is_clock = True
+
     def __init__(self, loading: float = 0.0) -> None:
         """`loading` is how long the import of this package and xDSL took, in seconds."""
         self.phases = [("dlc", "import of dlc and xDSL", loading)]

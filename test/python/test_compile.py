@@ -28,10 +28,11 @@ from dlc.frontend.capture import capture_text
 from dlc.frontend.source import UnsupportedError
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate
-from dlc.passes import STAGES, STEPS, Stage
+from dlc.passes import STAGES, STEPS, Stage, Step
 from dlc.pipeline import run_pipeline, stage_of, text_of
 from dlc.registry import register
 from dlc.transforms.tile.mark_unroll import MarkUnrollPass
+from dlc.transforms.tile.pad_smem import PadSmemPass
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 
@@ -146,12 +147,39 @@ def unnamed(module: ModuleOp) -> None:
 def test_a_pass_that_damages_the_ir_is_named(
     damage: Callable[[ModuleOp], None], monkeypatch: pytest.MonkeyPatch
 ):
-    """After passes that change nothing, too."""
+    """After passes that change nothing, too, and where only what all of them leave is verified."""
     module, args = captured("softmax", 4, 64)
     state = dlc.compile(module, args, backend="host").variants[0].module("loop").clone()
     monkeypatch.setattr(MarkUnrollPass, "apply", lambda self, ctx, module: damage(module))
-    with pytest.raises(Exception, match="after pass mark-unroll"):
-        run_pipeline(register(Context()), state, "tile")
+    for until in ("tile", "kernel"):
+        with pytest.raises(Exception, match="after pass mark-unroll"):
+            run_pipeline(register(Context()), state.clone(), until)
+
+
+def test_a_pass_before_the_last_of_an_ir_that_damages_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """To who looks at times alone, too; what is looked at after each pass is verified by then."""
+
+    class Clock:
+        is_clock = True
+
+        def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+            self.passed_ = list[str]()
+
+        def passed(self, step: Step, module: ModuleOp, *about: object) -> None:
+            self.passed_.append(step.pass_name)
+
+    class Observer(Clock):
+        is_clock = False
+
+    module, args = captured("softmax", 4, 64)
+    state = dlc.compile(module, args, backend="host").variants[0].module("loop").clone()
+    monkeypatch.setattr(PadSmemPass, "apply", lambda self, ctx, module: unordered(module))
+    for observer, last in ((Clock(), "pipeline-k-outer"), (Observer(), "async-copy")):
+        with pytest.raises(Exception, match="after pass pad-smem"):
+            run_pipeline(register(Context()), state.clone(), "tile", [observer])
+        assert observer.passed_[-1] == last
 
 
 def test_each_prefix_of_the_schedule_runs():

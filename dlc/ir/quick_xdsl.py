@@ -1,0 +1,172 @@
+"""
+What xDSL's classes are asked millions of times in a compilation, answered with less work.
+
+Each function here gives what the method of xDSL 0.74 gives that it takes the place of, and does
+what that does in the same order; `install` puts them there, once for a process. xDSL is pinned
+(`pyproject.toml`); `test/python/test_quick_xdsl.py` compares each with xDSL's own.
+
+*Faster because* a question whether a value is of a class goes no detour by classes that are
+registered as subclasses, which no class of an IR is; values and operations are hashed by Python
+itself; named operands are looked up in the tuple that an operation has, not in a view of it made
+for the purpose; sizes of segments are unpacked once; a walk is one generator for each region.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import Attribute, Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, Use
+from xdsl.ir.core import SSAValues, _IRNode
+from xdsl.irdl import IRDLOperation
+from xdsl.irdl.operations import (
+    BaseAccessor,
+    BaseAttrAccessor,
+    BeforeVariadicSingleAccessor,
+    VarIRConstruct,
+    get_op_constructs,
+)
+
+REPLACED: dict[tuple[type, str], Any] = {}
+"""xDSL's own members, by class and name."""
+_KINDS = (Data, ParametrizedAttribute)
+_tuple_item = tuple.__getitem__
+
+
+class _Plain(ABCMeta):
+    """The metaclass of classes of which nothing is a virtual subclass."""
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
+
+def install() -> None:
+    """Puts the functions below in the place of xDSL's. Does nothing the second time."""
+    if isinstance(Operation, _Plain):
+        return
+    for root in (_IRNode, SSAValue, Attribute):
+        for kind in _subclasses(root):
+            if type(kind) is ABCMeta:
+                kind.__class__ = _Plain
+    for kind in (_IRNode, IRDLOperation, SSAValue, Use):
+        _put(kind, __hash__=object.__hash__, __eq__=object.__eq__)
+    _put(Operation, walk=walk, result_types=property(_result_types))
+    _put(Block, walk=_walk_block)
+    _put(Region, walk=_walk_region)
+    _put(SSAValues, __getitem__=_item)
+    _put(Attribute, __post_init__=_check)
+    _put(DenseArrayBase, get_values=_values)
+    _put(BaseAccessor, __get__=_named)
+    _put(BaseAttrAccessor, __get__=_named_of_segments)
+    _put(BeforeVariadicSingleAccessor, index=_first)
+
+
+def _put(kind: type, **members: object) -> None:
+    for name, member in members.items():
+        REPLACED[kind, name] = getattr(kind, name)
+        setattr(kind, name, member)
+
+
+def _subclasses(root: type) -> Iterator[type]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _subclasses(kind)
+
+
+def walk(
+    op: Operation, *, reverse: bool = False, region_first: bool = False
+) -> Iterator[Operation]:
+    """
+    `Operation.walk`: what stands next in a block is read before an operation is given, and its
+    regions after, as it may be erased or edited meanwhile.
+    """
+    if not region_first:
+        yield op
+    for region in reversed(op.regions) if reverse else op.regions:
+        yield from _walk_region(region, reverse=reverse, region_first=region_first)
+    if region_first:
+        yield op
+
+
+def _walk_region(
+    region: Region, *, reverse: bool = False, region_first: bool = False
+) -> Iterator[Operation]:
+    """`Region.walk`."""
+    if reverse or region_first:
+        for block in reversed(region.blocks) if reverse else region.blocks:
+            yield from _walk_block(block, reverse=reverse, region_first=region_first)
+        return
+    block = region._first_block
+    while block is not None:
+        after = block._next_block
+        following = block._first_op
+        while (op := following) is not None:
+            following = op._next_op
+            yield op
+            for inner in op.regions:
+                yield from _walk_region(inner)
+        block = after
+
+
+def _walk_block(
+    block: Block, *, reverse: bool = False, region_first: bool = False
+) -> Iterator[Operation]:
+    """`Block.walk`."""
+    for op in reversed(block.ops) if reverse else block.ops:
+        yield from walk(op, reverse=reverse, region_first=region_first)
+
+
+def _result_types(op: Operation) -> tuple[Attribute, ...]:
+    """`Operation.result_types`."""
+    return tuple([result._type for result in op.results])
+
+
+def _item(values: SSAValues, index: int | slice) -> SSAValue | SSAValues:
+    """`SSAValues.__getitem__`."""
+    found: Any = _tuple_item(values, index)
+    return SSAValues(found) if type(index) is slice else found
+
+
+def _check(attribute: Attribute) -> None:
+    """`Attribute.__post_init__`."""
+    attribute._verify()
+    if not isinstance(attribute, _KINDS):
+        raise TypeError("Attributes should only be Data or ParametrizedAttribute")
+
+
+def _values(array: DenseArrayBase) -> tuple[int, ...] | tuple[float, ...]:
+    """`DenseArrayBase.get_values`, kept with the array, which never changes."""
+    kept = vars(array)
+    if (values := kept.get("kept_values")) is None:
+        values = kept["kept_values"] = array.elt_type.unpack(array.data.data, len(array))
+    return values
+
+
+def _parts(op: Operation, construct: VarIRConstruct) -> Sequence[Any]:
+    """What an operation has of a kind: what `get_op_constructs` gives a view of."""
+    if construct is VarIRConstruct.OPERAND:
+        return op._operands
+    if construct is VarIRConstruct.RESULT:
+        return op.results
+    return get_op_constructs(op, construct)
+
+
+def _named(accessor: BaseAccessor, op: Operation, kind: type | None = None) -> Any:
+    """`BaseAccessor.__get__`."""
+    return accessor.index(_parts(op, accessor.construct))
+
+
+def _named_of_segments(accessor: BaseAttrAccessor, op: Operation, kind: type | None = None) -> Any:
+    """`BaseAttrAccessor.__get__`."""
+    option = accessor.option
+    sizes: Any = (op.properties if option.as_property else op.attributes)[option.attribute_name]
+    return accessor.index(sizes.get_values(), _parts(op, accessor.construct))
+
+
+def _first(accessor: BeforeVariadicSingleAccessor, parts: Sequence[Any]) -> Any:
+    """`BeforeVariadicSingleAccessor.index`."""
+    if type(parts) is SSAValues:
+        return _tuple_item(parts, accessor.idx)
+    return parts[accessor.idx]
