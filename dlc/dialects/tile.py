@@ -30,7 +30,7 @@ runs at the points of register axes one after the other in `dlc.dialects.point_o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import inf, prod
 from operator import index
 from typing import ClassVar
 
@@ -101,6 +101,7 @@ from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import Variance, variance
+from dlc.target import MAX_CLUSTER
 
 
 @irdl_op_definition
@@ -481,8 +482,9 @@ class CombineOp(IRDLOperation):
     the same at all of them. Where the axes are no longer a launch's but values that the threads
     compute of their number, `among` lists all of them, the last one running fastest.
 
-    Across block axes, `%r = tile.combine add %p across(%ks) : f32` folds what blocks hold that
-    differ in those only. One of them goes on from there, the last one that comes: nothing after it
+    Across block axes, `%r = tile.combine add %p across(%ks) cluster? : f32` folds what blocks hold
+    that differ in those only. One of them goes on from there, the last one that comes; or in a
+    `cluster` all run at the same time, and each goes on at a share of the points. Nothing after it
     varies along the axes, and a launch has one such fold at most, beside its loops.
     """
 
@@ -491,11 +493,12 @@ class CombineOp(IRDLOperation):
     values = var_operand_def(AnyAttr())
     axes = var_operand_def(IndexType())
     threads = var_operand_def(IndexType())
+    cluster = opt_prop_def(UnitAttr)
     results_ = var_result_def(AnyAttr())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     custom_directives = (Name, SameType)
     assembly_format = (
-        "custom<Name>($monoid) $values `across` `(` $axes `)`"
+        "custom<Name>($monoid) $values `across` `(` $axes `)` (`cluster` $cluster^)?"
         " (`among` `(` $threads^ `)`)? attr-dict"
         " `:` custom<SameType>(type($values), type($results_))"
     )
@@ -507,10 +510,15 @@ class CombineOp(IRDLOperation):
         values: Sequence[SSAValue],
         axes: Sequence[SSAValue],
         threads: Sequence[SSAValue] = (),
+        *,
+        cluster: bool = False,
     ) -> None:
         super().__init__(
             operands=[values, axes, threads],
-            properties={"monoid": StringAttr(monoid)},
+            properties={
+                "monoid": StringAttr(monoid),
+                "cluster": UnitAttr() if cluster else None,
+            },
             result_types=[[v.type for v in values]],
         )
 
@@ -531,11 +539,22 @@ class CombineOp(IRDLOperation):
         if kinds not in (set(), {THREAD}, {BLOCK}):
             names = ", ".join(f"%{axis.name_hint}" for axis in self.axes)
             raise VerifyException(f"expected thread axes, or block axes, found {names}")
+        if self.cluster is not None:
+            self._verify_cluster()
         for thread in self.threads:
             if least(thread) != 0 or most(thread) == inf:
                 raise VerifyException(
                     f"expected values from 0 up to a known bound, found %{thread.name_hint}"
                 )
+
+    def _verify_cluster(self) -> None:
+        launch = self.parent_op()
+        if not self.is_of_blocks or not isinstance(launch, LaunchOp):
+            raise VerifyException("expected block axes, whose blocks are a cluster")
+        if (count := prod(map(launch.most, self.axes))) > MAX_CLUSTER:  # pyright: ignore[reportArgumentType]
+            raise VerifyException(
+                f"expected at most {MAX_CLUSTER} blocks in a cluster, found {count}"
+            )
 
     def bind(self, axes: Sequence[SSAValue], threads: Sequence[SSAValue]) -> None:
         """Replaces the axes by values, those among all that the threads compute of their number."""

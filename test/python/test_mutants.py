@@ -67,12 +67,14 @@ def subjects() -> dict[str, Callable[[], Subject]]:
     for target in TARGETS:
         last = ending_in_one(tiled(target, splits=3, depth=3))
         found[f"the last of 3 blocks, {target}"] = partial(Subject.of, case, target, last)
+    cluster = ending_in_one(tiled("sm_90", splits=3, depth=3), "cluster")
+    found["clusters of 3 blocks, sm_90"] = partial(Subject.of, case, "sm_90", cluster)
     return found
 
 
-def ending_in_one(schedule: str) -> str:
-    """A schedule with a split whose last block folds the parts."""
-    return re.sub(' then="[^"]*"', " combine=last", schedule)
+def ending_in_one(schedule: str, combine: str = "last") -> str:
+    """A schedule with a split whose last block, or cluster, folds the parts."""
+    return re.sub(' then="[^"]*"', f" combine={combine}", schedule)
 
 
 def ending_in_two(schedule: str) -> str:
@@ -87,6 +89,7 @@ SAMPLE = (
     "3 slots, 7 chunks, sm_90",
     "4 slots, 2 chunks, sm_90",
     "the last of 3 blocks, sm_80",
+    "clusters of 3 blocks, sm_90",
     "linear_13x20x40, sm_80",
     "rotation_2x9x10x28, sm_80",
     "window_2x30x8_10, sm_80",

@@ -20,6 +20,7 @@ from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
+from dlc.dialects.kernel_memory import is_shared
 from dlc.dialects.kernel_op import NEW, around_kernels, tensor_of
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import needing_numbers
@@ -33,7 +34,8 @@ from dlc.remarks import remark
 from dlc.schedule.progress import schedule_as_run
 from dlc.target import BLOCK_THREADS, MAX_THREADS, WARPGROUP
 from dlc.transforms.axes.loop_to_tile import as_tile
-from dlc.transforms.kernel.lowering.block_folds import lower_block_fold, repeat_after, sizes_first
+from dlc.transforms.kernel.lowering.block_folds import repeat_after, sizes_first
+from dlc.transforms.kernel.lowering.cluster_folds import lower_block_fold
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class BindAxesPass(ModulePass):
     first point, and so is what it reads, for nothing else, of memory that the kernel updates: the
     other threads would read what is being written. Register axes stay. What blocks hold that a
     combine folds goes to memory that the kernel gets as an output: the last of the blocks goes on
-    from there (`kernel.last_block`) and folds it, in the order of the axis.
+    from there (`kernel.last_block`) and folds it, in the order of the axis. What the blocks of a
+    cluster hold goes to their shared memory, where each folds its share of the points.
 
     *Legal always*: any state of a kernel has a meaning, one still in the loop dialect is one
     thread. The threads of a block run in lockstep until `place-barriers`.
@@ -120,13 +123,14 @@ class _Binding:
         self._along: Variance = variance(launch)
         empty = all(0 in shape_of(ref) for ref in source.output_refs)
         self._fold = lower_block_fold(source, self._along)
-        """Where the last of several blocks goes on."""
+        """Where several blocks meet, or the last of them goes on."""
         self._by_last: frozenset[Operation] = frozenset()
         counters: list[BlockArgument] = []
         if self._fold is not None:
             self._along = variance(launch)
-            self._by_last = frozenset(self._fold.after())
-            counters.append(self._fold.counter)
+            if self._fold.counter is not None:
+                self._by_last = frozenset(self._fold.after())
+                counters.append(self._fold.counter)
         self._extents: dict[SSAValue, int] = {a: launch.extent(a) for a in launch.axes}
         kinds = {kind: launch.axes_of(kind) for kind in (BLOCK, THREAD, SERIAL, REGISTER)}
         self._blocks, self._threads = kinds[BLOCK], kinds[THREAD]
@@ -179,7 +183,8 @@ class _Binding:
         empty = empty or block_points == 0 or thread_points == 0
         producer = has_producer(self._launch)
         own = threads + WARPGROUP if producer else threads
-        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, own)
+        cluster = 1 if self._fold is None else self._fold.cluster
+        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, own, cluster)
         resident = self._launch.resident
         if resident is not None and resident.value.data < self.func.grid_size:
             self.func.resident = resident
@@ -187,6 +192,8 @@ class _Binding:
         if several(self.func.grid_size):
             name = self._sole_name(self._blocks) if dealt_blocks == 1 else None
             block_id = self._define(kernel.BlockIdOp(), name or "bid")
+        if cluster > 1:
+            block_id = self._decode_cluster(block_id, cluster, whole=dealt_blocks == 1)
         if threads > 1:
             name = self._sole_name(self._threads) if whole else None
             thread_id = self._define(kernel.ThreadIdOp(), "tid" if producer else name or "tid")
@@ -215,6 +222,18 @@ class _Binding:
         self._builder.insert(op)
         op.results[0].name_hint = name
         return Expr.of(op.results[0])
+
+    def _decode_cluster(self, number: Expr, blocks: int, *, whole: bool) -> Expr:
+        """
+        Gives the axes along which the blocks of a cluster differ theirs of the number of a block;
+        what is left of it is the number of the cluster.
+        """
+        assert self._fold is not None
+        self._decode([a for a in self._blocks if a in self._fold.axes], number % blocks)
+        self._blocks = [a for a in self._blocks if a not in self._fold.axes]
+        name = self._sole_name(self._blocks) if whole else None
+        cluster = number // blocks
+        return self._define(kernel.IndexOp(cluster), name or "cluster") if self._blocks else cluster
 
     def _decode_blocks(self, number: Expr) -> None:
         """
@@ -312,7 +331,8 @@ class _Binding:
     def _idle_along(self, op: tile.StoreOp | tile.AtomicAddOp) -> frozenset[SSAValue]:
         """The axes along which only the first point has an effect."""
         along = frozenset[SSAValue]().union(*(self._along[i] for i in tile.once_along(op)))
-        if self._fold is not None and op in self._by_last:
+        if op in self._by_last:
+            assert self._fold is not None
             along |= self._fold.axes
         return frozenset(axis for axis in self._values if axis not in along)
 
@@ -321,6 +341,9 @@ class _Binding:
         return [Expr() - Expr.of(v) for axis, v in self._values.items() if axis in axes]
 
     def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+        if is_shared(op.ref):  # what each thread holds
+            op.substitute(self._values.get)
+            return
         once = self._first_along(self._idle_along(op))
         if isinstance(op, tile.AtomicAddOp):
             new = tile.AtomicAddOp(op.value, op.ref, op.subscripts, [], op.where)
@@ -343,12 +366,16 @@ class _Binding:
         end = block.last_op
         assert end is not None
         if fold is not None and serial:
-            before = [op for op in block.ops if op.is_before_in_block(fold.last)]
-            repeat_after(fold.last, self._needing(before, serial))
+            before = [op for op in block.ops if op.is_before_in_block(fold.place)]
+            repeat_after(fold.place, self._needing(before, serial))
             self._along = variance(self._launch)
-            self._nest(before, fold.last, serial)
-        ops = [op for op in block.ops if fold is None or fold.last.is_before_in_block(op)]
+            self._nest(before, fold.place, serial)
+        ops = [op for op in block.ops if fold is None or fold.place.is_before_in_block(op)]
         self._nest(ops[:-1], end, serial)
+        if fold is not None and fold.cluster > 1:  # others may still read what a block holds
+            last = kernel.ClusterBarrierOp()
+            last.location = fold.place.location
+            Rewriter.insert_op(last, InsertPoint.before(end))
 
     def _needing(self, ops: Sequence[Operation], serial: Sequence[SSAValue]) -> list[Operation]:
         """The operations, of some in order, that need a loop over a serial axis."""
@@ -367,6 +394,9 @@ class _Binding:
         if not rest:
             return
         axis, *inner = serial
+        if not self._needing(rest, [axis]):  # what blocks share is dealt over them
+            self._nest(rest, end, inner)
+            return
         body = new_body(1, [axis.name_hint])
         for op in rest:
             op.detach()

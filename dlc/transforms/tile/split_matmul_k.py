@@ -13,6 +13,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.registry import OptionError, PipelineError
 from dlc.schedule.heuristics import combining
+from dlc.target import MAX_CLUSTER, Target, target_of
 from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
 from dlc.transforms.step_space import Domain, Situation, Value, powers
@@ -39,6 +40,11 @@ class SplitMatmulKPass(SchedulingPass):
     With `combine=last`, no second kernel is made: what the parts of a point hold is folded, in the
     same order, by the last of their blocks, which does all that depends on the reduce: see
     `tile.combine`. A launch less, but one block reads the parts of its points.
+
+    With `combine=cluster`, the blocks of a point are a thread block cluster, at most 8: each puts
+    what it holds into its shared memory and folds its share of the block's points, in the same
+    order, from that of all. A launch less, no memory for the parts, and no count of blocks; but the
+    blocks of a point have to run at the same time.
 
     With `combine=atomic`, the blocks add what they hold to an output that holds zeros before, in
     the order in which they come by: sums of floats differ by rounding from run to run. That takes
@@ -74,7 +80,8 @@ class SplitMatmulKPass(SchedulingPass):
         %acc = tile.combine add %acc_part across(%ks) : f32
         %s = arith.addf %acc, %c : f32
     ```
-    and, without the addition of `%c`, with `splits=3 combine=atomic`,
+    with `combine=cluster` the same but for `across(%ks) cluster`, and, without the addition of
+    `%c`, with `splits=3 combine=atomic`,
     ```
     %C = tile.kernel @mm(%A, %B) -> (%C: … zeroed) {
       tile.launch block(%ks in 3) thread(%i in 100, %j in 64) {
@@ -87,8 +94,8 @@ class SplitMatmulKPass(SchedulingPass):
 
     splits: int | None = None
     """Parts of the reduce's outermost axis."""
-    combine: Literal["workspace", "last", "atomic"] = "workspace"
-    """`workspace`, `last` or `atomic`."""
+    combine: Literal["workspace", "last", "cluster", "atomic"] = "workspace"
+    """`workspace`, `last`, `cluster` or `atomic`."""
     deal: Literal["runs", "turns"] = "runs"
     """`runs` or `turns`: `%ks * 43 + %ko` or `%ko * 3 + %ks`."""
     then: str = ""
@@ -99,7 +106,7 @@ class SplitMatmulKPass(SchedulingPass):
             (2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512), least=1, narrowed=lambda s: _parts(s)
         ),
         "combine": Domain(
-            ("workspace", "last", "atomic"), narrowed=lambda _: ("workspace", "last")
+            ("workspace", "last", "cluster", "atomic"), narrowed=lambda s: _endings(s)
         ),
         "deal": Domain(("runs", "turns")),
         "then": Domain(("",), narrowed=lambda s: _combining(s)),
@@ -134,8 +141,29 @@ class SplitMatmulKPass(SchedulingPass):
         if self.combine == "last":
             combine_after(split.reduce, split.deal(kernel.launch))
             return f"{done}, folded by the last block"
+        if self.combine == "cluster":
+            self._check_cluster(target_of(module))
+            combine_after(split.reduce, split.deal(kernel.launch), cluster=True)
+            return f"{done}, folded by the blocks of a cluster"
         split_in_two(kernel, split, module, self.then or "tileify")
         return done
+
+    def _check_cluster(self, target: Target) -> None:
+        """OptionError if so many blocks are no cluster on the chip."""
+        assert self.splits is not None
+        if not target.has("cluster"):
+            raise OptionError("combine", target.lacking("cluster"), "combine=last takes any chip")
+        if self.splits > MAX_CLUSTER:
+            message = f"a cluster has at most {MAX_CLUSTER} blocks, found {self.splits} parts"
+            raise OptionError("combine", message, "combine=last takes any number")
+
+
+def _endings(s: Situation) -> tuple[str, ...]:
+    """How parts may be combined to the same results whenever they are."""
+    splits = s.given["splits"]
+    assert isinstance(splits, int)
+    fits = splits <= MAX_CLUSTER and s.target.has("cluster")
+    return ("workspace", "last", "cluster") if fits else ("workspace", "last")
 
 
 def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:

@@ -18,7 +18,7 @@
 // SAYS: split-matmul-k: reads: skipped, it reads what it stores
 // NEEDS: error: kernel mm: split-matmul-k: option 'splits' is missing
 // ONE-PART: error: split-matmul-k: splits must be at least 1, not 0
-// OTHER: error: option 'combine' of 'split-matmul-k' expects one of workspace, last, atomic, found tree
+// OTHER: error: option 'combine' of 'split-matmul-k' expects one of workspace, last, cluster, atomic, found tree
 // LATE: error: kernel mm: split-matmul-k: the launch is partitioned already
 // LATE: hint: run split-matmul-k before
 // COMBINED: error: kernel mm: split-matmul-k: the launch is partitioned already

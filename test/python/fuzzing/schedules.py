@@ -70,7 +70,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         vector = 16 if OF_HALVES[0] in mma else 8
     bk = pick(*(n for n in values("chunk-matmul-k.bk") if isinstance(n, int) and n >= vector))
     then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
-    combine = pick(then, then, then, " combine=last", " combine=atomic")
+    combine = pick(then, then, then, " combine=last", " combine=cluster", " combine=atomic")
     buffers = rng.sample(["v0", "v1", "v2"], rng.randint(1, 2))
     named = pick("", "", "", f" buffers={_list(buffers)}")
     strip = _braced(maybe("permute-register-tile.strip"))

@@ -1,8 +1,11 @@
-"""What several blocks hold goes through memory to the last of them, which folds it in order."""
+"""
+What several blocks hold goes through memory to the last of them, which folds it in order; of the
+blocks of a cluster see `cluster_folds`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -22,16 +25,19 @@ from dlc.target import MAX_THREADS, WIDEST_ACCESS
 
 @dataclass(frozen=True)
 class BlockFold:
-    """A place in a launch after which one block goes on of those that share a fold."""
+    """A place in a launch where the blocks that share a fold meet, or after which one goes on."""
 
     axes: frozenset[SSAValue]
     """The block axes along which these differ."""
-    last: kernel.LastBlockOp
-    counter: BlockArgument
+    place: Operation
+    counter: BlockArgument | None = None
+    """Where they are counted, of which the last one goes on."""
+    cluster: int = 1
+    """How many meet, that run at the same time."""
 
     def after(self) -> Iterator[Operation]:
-        """All that only the last block does."""
-        op = self.last.next_op
+        """All that comes after the place."""
+        op = self.place.next_op
         while op is not None:
             yield from op.walk()
             op = op.next_op
@@ -41,19 +47,17 @@ class BlockFold:
         others = [a for a in launch.axes_of(BLOCK) if a not in self.axes]
         groups = prod(map(launch.extent, others)) * dealt
         groups = groups if several(groups) else 1
+        assert self.counter is not None
         Rewriter.replace_value_with_new_type(self.counter, memref_type(i32, (groups,)))
 
 
-def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None:
+def lower_last_fold(source: tile.KernelOp, fold: tile.CombineOp, along: Variance) -> BlockFold:
     """
     Replaces a fold of what blocks hold: each stores it to a memref of its own, the last of them
     goes on and folds what all have stored. The kernel gets these memrefs as outputs, and one in
-    which blocks are counted. None for a kernel that has no such fold.
+    which blocks are counted.
     """
     launch = source.launch
-    fold = launch.block_fold
-    if fold is None:
-        return None
     points = [_Part(launch, fold, value, along[value]) for value in fold.values]
     parts = [_new_output(source, p.type, f"{p.name.removesuffix('_part')}_parts") for p in points]
     counter = _new_output(source, MemRefType(i32, [1]), "arrived")
@@ -63,8 +67,16 @@ def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None
     ]
     others = sizes_first(launch, [a for a in launch.axes_of(BLOCK) if a not in fold.axes])
     count = prod(launch.extent(axis) for axis in points[0].across)
-    last = kernel.LastBlockOp(counter, [_running_number(launch, others)], count)
-    total = _fold_parts(launch, fold, points, parts)
+    last = kernel.LastBlockOp(counter, [running_number(launch, others)], count)
+
+    def loads(across: Sequence[BlockArgument], number: Expr) -> list[tile.LoadOp]:
+        at = dict(zip(points[0].across, [*map(Expr.of, across), number], strict=True))
+        return [
+            tile.LoadOp(ref, [at[a] if a in at else Expr.of(a) for a in point.axes])
+            for point, ref in zip(points, parts, strict=True)
+        ]
+
+    total = fold_parts(launch, fold, sum(point.words for point in points), loads)
     for op in (*stores, last, total):
         op.location = fold.location
     Rewriter.insert_op([*stores, last, total], InsertPoint.before(fold))
@@ -74,8 +86,8 @@ def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A value that blocks store, and at which points."""
+class HeldValue:
+    """A value that blocks fold, and what a thread holds of it."""
 
     launch: tile.LaunchOp
     fold: tile.CombineOp
@@ -92,23 +104,21 @@ class _Part:
         return [a for a in self.launch.axes if a in self.fold.axes]
 
     @property
-    def axes(self) -> list[BlockArgument]:
-        """
-        The axes of the points, as they lie in memory: neighbouring threads have neighbours, or runs
-        of them, if one access takes what a thread holds along its last register axis. Where threads
-        are dealt over blocks, each has a part of its own: who holds the same may count elsewhere.
-        """
-        launch = self.launch
-        own = self.along
-        if prod(map(launch.extent, launch.axes_of(THREAD))) > MAX_THREADS:
-            own |= {*launch.axes_of(THREAD)}
-        own = [a for a in launch.axes if a in own and a not in self.fold.axes]
-        blocks = [a for a in own if launch.kind(a) == BLOCK]
-        threads = [a for a in own if launch.kind(a) == THREAD]
-        held = [a for a in own if a not in blocks and a not in threads]
-        run = held[-1:] if held and self._is_run(held[-1]) else []
-        blocks = sizes_first(launch, [*self.across, *blocks])
-        return [*blocks, *held[: len(held) - len(run)], *threads, *run]
+    def _held(self) -> list[BlockArgument]:
+        """The axes along which a thread holds several points."""
+        kind = self.launch.kind
+        return [a for a in self.launch.axes if a in self.along and kind(a) not in (BLOCK, THREAD)]
+
+    @property
+    def run(self) -> list[BlockArgument]:
+        """The last of them, if one access takes what a thread holds along it; else none."""
+        held = self._held
+        return held[-1:] if held and self._is_run(held[-1]) else []
+
+    @property
+    def held(self) -> list[BlockArgument]:
+        """All others."""
+        return [a for a in self._held if a not in self.run]
 
     def _is_run(self, axis: BlockArgument) -> bool:
         extent = self.launch.extent(axis)
@@ -116,15 +126,33 @@ class _Part:
         return self.launch.kind(axis) != SERIAL and extent in (2, 4, 8) and wide
 
     @property
-    def type(self) -> MemRefType[Attribute]:
-        return memref_type(self.value.type, tuple(map(self.launch.extent, self.axes)))
+    def words(self) -> int:
+        """The registers for what a thread holds of one block."""
+        return prod(map(self.launch.extent, self._held)) * register_words(self.value.type)
+
+
+class _Part(HeldValue):
+    """A value that blocks store to memory, and at which points."""
 
     @property
-    def words(self) -> int:
-        """The registers for what a thread of the last block loads of one block."""
-        kinds = (BLOCK, THREAD)
-        own = prod(self.launch.extent(a) for a in self.axes if self.launch.kind(a) not in kinds)
-        return own * register_words(self.value.type)
+    def axes(self) -> list[BlockArgument]:
+        """
+        The axes of the points, as they lie in memory: neighbouring threads have neighbours, or runs
+        of them. Where threads are dealt over blocks, each has a part of its own: who holds the same
+        may count elsewhere.
+        """
+        launch = self.launch
+        own = self.along
+        if prod(map(launch.extent, launch.axes_of(THREAD))) > MAX_THREADS:
+            own |= {*launch.axes_of(THREAD)}
+        blocks = [a for a in launch.axes_of(BLOCK) if a in own and a not in self.fold.axes]
+        threads = [a for a in launch.axes_of(THREAD) if a in own]
+        blocks = sizes_first(launch, [*self.across, *blocks])
+        return [*blocks, *self.held, *threads, *self.run]
+
+    @property
+    def type(self) -> MemRefType[Attribute]:
+        return memref_type(self.value.type, tuple(map(self.launch.extent, self.axes)))
 
 
 def _new_output(source: tile.KernelOp, type: MemRefType[Attribute], name: str) -> BlockArgument:
@@ -134,7 +162,7 @@ def _new_output(source: tile.KernelOp, type: MemRefType[Attribute], name: str) -
     return ref
 
 
-def _running_number(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> Expr:
+def running_number(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> Expr:
     """The number of a point of axes, the last one running fastest."""
     number = Expr()
     for axis in axes:
@@ -148,30 +176,30 @@ def sizes_first(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> list[Bl
     return sorted(axes, key=lambda axis: not launch.is_size(axis))
 
 
-def _fold_parts(
+def fold_parts(
     launch: tile.LaunchOp,
     fold: tile.CombineOp,
-    points: Sequence[_Part],
-    parts: Sequence[BlockArgument],
+    words: int,
+    loads_at: Callable[[Sequence[BlockArgument], Expr], Sequence[tile.LoadOp]],
 ) -> tile.ReduceOp:
     """
     A reduce over the parts that blocks have stored, in their order: in runs that divide them, of
-    as many as a thread has registers for, beside their fold.
+    as many as a thread has registers for, beside their fold. A thread takes so many `words` of
+    each, which it loads at points of the axes that are folded, given those of all but the last one.
     """
-    *outer, last = points[0].across
+    across = [a for a in launch.axes if a in fold.axes]
+    *outer, last = across
     count = launch.extent(last)
-    run = parts_at_once(count, sum(point.words for point in points))
+    run = parts_at_once(count, words)
     turns = [*map(launch.extent, outer), *([count // run] if run < count else [])]
-    body = new_body(len(turns), [a.name_hint for a in points[0].across])
+    body = new_body(len(turns), [a.name_hint for a in across])
     own = new_body(1, [last.name_hint])
-    at = dict(zip(points[0].across, map(Expr.of, body.block.args), strict=False))
-    at[last] = at.get(last, Expr()) * run + Expr.of(own.block.args[0])
-    loads = [
-        tile.LoadOp(ref, [at[a] if a in at else Expr.of(a) for a in point.axes])
-        for point, ref in zip(points, parts, strict=True)
-    ]
-    for load, point in zip(loads, points, strict=True):
-        load.result.name_hint, load.location = point.name, fold.location
+    number = Expr.of(own.block.args[0])
+    if run < count:
+        number = Expr.of(body.block.args[-1]) * run + number
+    loads = loads_at(body.block.args[: len(outer)], number)
+    for load, value in zip(loads, fold.values, strict=True):
+        load.result.name_hint, load.location = value.name_hint or "part", fold.location
     own.block.add_ops([*loads, tile.YieldOp([load.result for load in loads])])
     types, monoid = [v.type for v in fold.values], fold.monoid_name.data
     total = inner = tile.ReduceOp(monoid, [run], types, own, [SERIAL])
@@ -189,11 +217,7 @@ def _fold_parts(
 
 def repeat_after(last: Operation, ops: Sequence[Operation]) -> None:
     """Repeats those of some operations, in order, that what comes after a place needs."""
-    needed: list[Operation] = []
-    for op in reversed(ops):
-        users = (use.operation for result in op.results for use in result.uses)
-        if any(_comes_after(user, last) or _stands_in(user, needed) for user in users):
-            needed.append(op)
+    needed = needed_after(last, ops)
     copies: dict[SSAValue, SSAValue] = {}
     place = InsertPoint.after(last)
     new = [op.clone(copies) for op in reversed(needed)]
@@ -205,6 +229,16 @@ def repeat_after(last: Operation, ops: Sequence[Operation]) -> None:
             result.replace_uses_with_if(
                 copies[result], lambda use: _comes_after(use.operation, last)
             )
+
+
+def needed_after(place: Operation, ops: Sequence[Operation]) -> list[Operation]:
+    """Those of some operations, in order, that what comes after a place needs; the last first."""
+    needed: list[Operation] = []
+    for op in reversed(ops):
+        users = (use.operation for result in op.results for use in result.uses)
+        if any(_comes_after(user, place) or _stands_in(user, needed) for user in users):
+            needed.append(op)
+    return needed
 
 
 def _comes_after(op: Operation, place: Operation) -> bool:

@@ -218,6 +218,7 @@ _LOWERED_ALONE: dict[type[Operation], Callable[[RegisterLowering, Any], None]] =
     kernel.AllocLocalOp: RegisterLowering.define,
     tile.AccumulatorOp: RegisterLowering.define,
     kernel.AllocSharedOp: RegisterLowering.hoist,
+    kernel.MapClusterOp: RegisterLowering.hoist,
     kernel.AllocMbarriersOp: RegisterLowering.hoist,
     kernel.TensorMapOp: RegisterLowering.hoist,
 }

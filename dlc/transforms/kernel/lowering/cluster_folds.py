@@ -1,0 +1,168 @@
+"""What blocks of a cluster hold goes through their shared memory: each folds a share, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import THREAD
+from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
+from dlc.ir.variance import Variance
+from dlc.target import BLOCK_THREADS, MAX_THREADS
+from dlc.transforms.kernel.lowering.block_folds import (
+    BlockFold,
+    HeldValue,
+    fold_parts,
+    lower_last_fold,
+    needed_after,
+    repeat_after,
+    running_number,
+)
+
+
+def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None:
+    """Replaces a fold of what blocks hold; None for a kernel that has none."""
+    launch, fold = source.launch, source.launch.block_fold
+    if fold is None:
+        return None
+    if fold.cluster is None:
+        return lower_last_fold(source, fold, along)
+    return _lower_cluster_fold(launch, fold, along)
+
+
+def _lower_cluster_fold(launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance) -> BlockFold:
+    """
+    Replaces a fold of what the blocks of a cluster hold: each puts it into its shared memory, all
+    meet, and each folds its share of the points, at which it does what follows.
+    """
+    across = [a for a in launch.axes if a in fold.axes]
+    held = [HeldValue(launch, fold, value, along[value]) for value in fold.values]
+    thread = _thread(launch)
+    places = [[*map(Expr.of, v.held), thread, *map(Expr.of, v.run)] for v in held]
+    count = prod(map(launch.extent, across))
+    buffers = [kernel.AllocSharedOp(v.value.type, _shape(launch, v)) for v in held]
+    maps = [kernel.MapClusterOp(buffer.result, count) for buffer in buffers]
+    for v, buffer, map_op in zip(held, buffers, maps, strict=True):
+        buffer.result.name_hint = f"{v.name.removesuffix('_part')}_parts"
+        map_op.result.name_hint = f"all_{buffer.result.name_hint}"
+    stores = [
+        tile.StoreOp(v.value, buffer.result, place)
+        for v, buffer, place in zip(held, buffers, places, strict=True)
+    ]
+    barrier, rank = kernel.ClusterBarrierOp(), running_number(launch, across)
+    share = _share(launch, fold, held, along, count)
+
+    def loads(_: Sequence[SSAValue], number: Expr) -> list[tile.LoadOp]:
+        pairs = zip(maps, places, strict=True)
+        return [tile.LoadOp(map_op.result, [number, *place]) for map_op, place in pairs]
+
+    words = sum(v.words for v in held)
+    if share is not None:
+        words = -(-words * share.points // launch.extent(share.axis))
+    total = fold_parts(launch, fold, words, loads)
+    new = [*buffers, *maps, *stores, barrier, total]
+    for op in new:
+        op.location = fold.location
+    Rewriter.insert_op(new, InsertPoint.before(fold))
+    Rewriter.replace_op(fold, [], total.results)
+    if share is not None:
+        share.deal(launch, barrier, rank, along)
+    return BlockFold(frozenset(across), barrier, cluster=count)
+
+
+def _shape(launch: tile.LaunchOp, value: HeldValue) -> list[int]:
+    held, run = ([launch.extent(a) for a in axes] for axes in (value.held, value.run))
+    return [*held, _threads(launch), *run]
+
+
+def _threads(launch: tile.LaunchOp) -> int:
+    """The threads of a block; more than fit in one are dealt over blocks."""
+    points = prod(map(launch.extent, launch.axes_of(THREAD)))
+    return points if points <= MAX_THREADS else BLOCK_THREADS
+
+
+def _thread(launch: tile.LaunchOp) -> Expr:
+    """The number of the thread in its block."""
+    number = running_number(launch, launch.axes_of(THREAD))
+    points = prod(map(launch.extent, launch.axes_of(THREAD)))
+    return number if points <= MAX_THREADS else number % BLOCK_THREADS
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What each block of a cluster does of an axis: a run of its points, as many as any other."""
+
+    axis: BlockArgument
+    points: int
+    blocks: int
+
+    def deal(self, launch: tile.LaunchOp, barrier: Operation, rank: Expr, along: Variance) -> None:
+        """Restricts what comes after a barrier to the points of the block, its number `rank`."""
+        before = [op for op in launch.body.block.ops if op.is_before_in_block(barrier)]
+        varying = [op for op in before if any(self.axis in along.get(r, ()) for r in op.results)]
+        repeat_after(barrier, varying)
+        point = rank * self.points
+        if self.points > 1:
+            point = point + Expr.of(self._own(launch))
+        at: dict[SSAValue, Expr] = {self.axis: point}
+        extent = launch.extent(self.axis)
+        beyond = [Expr((), extent - 1) - point] if self.points * self.blocks > extent else []
+        op = barrier.next_op
+        while op is not None:
+            for inner in op.walk():
+                if isinstance(inner, IndexedOp):
+                    effect = isinstance(inner, tile.StoreOp | tile.AtomicAddOp)
+                    inner.substitute(at.get, beyond if effect else ())
+            op = op.next_op
+
+    def _own(self, launch: tile.LaunchOp) -> BlockArgument:
+        """A new axis of the launch, of the points of a block."""
+        extents, kinds = [*map(launch.extent, launch.axes)], [*map(launch.kind, launch.axes)]
+        axis = launch.body.block.insert_arg(IndexType(), len(launch.axes))
+        axis.name_hint = f"own_{self.axis.name_hint or 'point'}"
+        launch.set_axes([*extents, self.points], [*kinds, launch.kind(self.axis)])
+        return axis
+
+
+def _share(
+    launch: tile.LaunchOp,
+    fold: tile.CombineOp,
+    held: Sequence[HeldValue],
+    along: Variance,
+    blocks: int,
+) -> _Share | None:
+    """
+    The axis whose points are dealt most evenly over blocks; None if there is none: then each folds
+    all, and one alone stores. A run that one access takes is left whole if there is another axis.
+    """
+    axes = {axis for v in held for axis in (*v.held, *v.run)}
+    whole = {axis for v in held for axis in v.run}
+    fitting = [a for a in launch.axes if a in axes and _is_repeated(launch, fold, a, along)]
+
+    def wasted(axis: BlockArgument) -> tuple[bool, int, int]:
+        extent = launch.extent(axis)
+        points = ceildiv(extent, blocks)
+        return axis in whole, -(-(blocks * points * 1000) // extent), axis.index
+
+    axis = min(fitting, key=wasted, default=None)
+    return None if axis is None else _Share(axis, ceildiv(launch.extent(axis), blocks), blocks)
+
+
+def _is_repeated(
+    launch: tile.LaunchOp, fold: tile.CombineOp, axis: BlockArgument, along: Variance
+) -> bool:
+    """True if what is known before a fold at the points of an axis can be computed again after."""
+    before = [op for op in launch.body.block.ops if op.is_before_in_block(fold)]
+    return not any(
+        (op.regions or isinstance(op, tile.CombineOp | tile.ScanOp))
+        and any(axis in along[r] for r in op.results)
+        for op in needed_after(fold, before)
+    )
