@@ -36,6 +36,13 @@ from dlc.diagnostics import CONTEXT, HINT, TextError, UsageError
 from dlc.escapes import printable
 
 _MAX_WIDTH = 160
+_REWRITTEN = {
+    "match_and_rewrite": "op",
+    "decompose": "op",
+    "decompose_complex": "op",
+    "rewrite_tile": "kernel",
+}
+"""What functions that rewrite an operation call it."""
 
 
 def file_line_col(location: Attribute) -> FileLineColLoc | None:
@@ -128,6 +135,9 @@ def _failing_op(error: BaseException, frames: list[FrameType]) -> Operation | No
         name = frame.f_code.co_name
         if isinstance(owner, Operation) and name in ("verify", "verify_", "emit_error"):
             return owner
+        rewritten = frame.f_locals.get(_REWRITTEN.get(name, ""))
+        if isinstance(rewritten, Operation):
+            return rewritten
     return None
 
 

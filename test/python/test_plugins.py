@@ -320,6 +320,25 @@ def test_a_pass_that_raises_is_named_with_its_place(
     assert re.search(r"reproduce with: dlc-opt .* -p order-blocks --load .*order\.py", error)
 
 
+def test_an_operation_that_raises_is_told_with_the_line_of_the_program(tmp_path: Path):
+    """As the identity of floats for integers does: with the plug-in's line, too."""
+    (tmp_path / "infinite.py").write_text("""
+def register(registry):
+    def least(c):
+        return c.pointwise(lambda x: x.maximum(float("-inf")), c.tensor())
+
+    registry.decomposition("_addmm_activation", least)
+""")
+    text = "import torch\nh = torch.randint(9, (4, 4)) + 1\ntorch._addmm_activation(h[0], h, h)\n"
+    (tmp_path / "p.py").write_text(text)
+    command = ("compile", "p.py", "--load", "infinite.py")
+    _, error = tool("dlc", *command, folder=tmp_path, code=1)
+    assert error.startswith("p.py:3:1: error: pass decompose-torch: 'torch.aten': error in the")
+    said = r"plug-in infinite \(.*infinite\.py:4\): OverflowError: cannot convert float infinity"
+    assert re.search(said, error), error
+    assert "\ntorch._addmm_activation(h[0], h, h)\n^" in error
+
+
 KINDS = """
 from dataclasses import dataclass
 
