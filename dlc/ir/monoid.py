@@ -21,6 +21,8 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from dlc.ir.math_operations import operation
+
 Values = Sequence[SSAValue]
 EXPSUM = "expsum"
 """The name of the monoid of sums of powers of e."""
@@ -146,6 +148,16 @@ def _arg(name: str, identity: float, better: str, *, last: bool = False) -> Mono
     )
 
 
+def below(b: Builder, x: SSAValue) -> SSAValue:
+    """
+    e^x, at most 1, as a term or a factor of sums of which 1 is one: an error of 2^-24 is one of
+    rounding them.
+    """
+    return b.insert(operation("math.exp_below").build(operands=[x], result_types=[x.type])).results[
+        0
+    ]
+
+
 def _expsum() -> Monoid:
     """
     (m, a, …): sums of a·e^x over exponents x, relative to the largest of them, which is m.
@@ -161,7 +173,7 @@ def _expsum() -> Monoid:
         larger = b.insert(arith.CmpfOp(m, n, "oge")).result
         apart = b.insert(math.AbsFOp(b.insert(arith.SubfOp(m, n)).result)).result
         distance = b.insert(arith.SelectOp(equal, zero, apart)).result
-        factor = b.insert(math.ExpOp(b.insert(arith.NegfOp(distance)).result)).result
+        factor = below(b, b.insert(arith.NegfOp(distance)).result)
         left = b.insert(arith.SelectOp(larger, one, factor)).result
         right = b.insert(arith.SelectOp(larger, factor, one)).result
 

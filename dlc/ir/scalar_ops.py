@@ -2,7 +2,7 @@
 The scalar operations of `arith` and `math`, one row each: NumPy function, C text, cost.
 
 To add an operation, add its row: it then prints, folds, runs in the simulator and has a price; a
-function of `math` that xDSL lacks becomes an operation (`dlc.dialects.math_functions`), and with
+function of `math` that xDSL lacks becomes an operation (`dlc.ir.math_operations`), and with
 the name of an ATen operation PyTorch's is lowered to it. Comparisons, conversions and `select`,
 whose meaning is in their types or attributes, are where they are computed and printed. Plug-ins add
 rows, too.
@@ -40,6 +40,8 @@ class ScalarOp:
     """True if it is computed in f64 and rounded once, as good as any library computes it."""
     unsigned: bool = False
     """True if it sees its operands as unsigned."""
+    unary: bool = False
+    """True if a `helper` has one operand, a float, and gives one of its type."""
     divides: bool = False
     """True if the second operand must not be 0."""
     shifts: bool = False
@@ -101,6 +103,7 @@ ROWS: dict[str, ScalarOp] = {
     "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True, shifts=True),
     "math.gcd": ScalarOp("gcd", helper="gcd", cost=200),
     "math.ipowi": ScalarOp("power_of_integers", helper="ipowi", cost=200),
+    "math.exp_below": ScalarOp("exp", helper="exp_below", cost=2, in_f64=True, unary=True),
     "math.philox": ScalarOp("philox", helper="philox", cost=120),
     **{
         f"math.{name}": ScalarOp(name, helper=name, cost=2000, in_f64=True)

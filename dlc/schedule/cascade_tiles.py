@@ -47,13 +47,13 @@ THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4), (1, 2))
 """Rows and columns of a thread."""
 CHUNKS = (64, 32, 16)
 """Keys in a chunk."""
-POWER = 13
-"""Instructions for the power of a score: its load and store, a difference, a test, `expf`."""
+POWER = 5
+"""Instructions for the power of a score: its load and store, a difference, and two for e^x."""
 FOLDED = 4
 """Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
 RESCALED = 2
 """Instructions by which a chunk's sum is added to a sum that may be relative to another score."""
-FACTOR = 20
+FACTOR = 12
 """Instructions of a thread for what the sums of a row are multiplied with."""
 PHASES = 5
 """Barriers of a chunk, with what threads wait for at each."""

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of
-from dlc.dialects.math_functions import operation
+from dlc.ir.math_operations import operation
 from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
 

@@ -104,6 +104,7 @@ USES = {
     "cluster_shared": "*f = cluster_shared(s, 1)[t];",
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",
+    "exp_below": "*f = exp_below(f[0]); *d = exp_below(d[0]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
     "bit_cast": "*f = bit_cast<float>(i[0]); *i = bit_cast<short>(h[0]);",
     "philox": "*l = philox(l[0], l[1]);",

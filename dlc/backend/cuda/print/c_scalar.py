@@ -92,7 +92,8 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
             if row.helper:
                 helpers.add(row.helper)
                 value = call(row.helper, *operands)
-                return value if type_ == "double" else cast(type_, value)
+                own = row.unary or type_ == "double"
+                return value if own else cast(type_, value)
             return binary(operands[0], row.infix, operands[1])
         if type_ == "bool" and row.boolean:
             return _boolean(row.boolean, *operands)

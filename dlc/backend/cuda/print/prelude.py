@@ -124,6 +124,19 @@ def _tma_wait(name: str, what: str, read: bool) -> Function:
     )
 
 
+_EXP_BELOW = f"""\
+// Within 2^-24, what is less than 2^-126 as 0 (PTX ISA: ex2.approx.ftz).
+{INLINE} float exp_below(float x) {{
+  const float y = x * 1.44269504f;
+#ifdef __CUDACC__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(y));
+  return result;
+#else
+  return exp2f(y);
+#endif
+}}
+{INLINE} double exp_below(double x) {{ return exp(x); }}"""
 _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
@@ -445,6 +458,7 @@ _FUNCTIONS = [
     ),
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),
+    Function("exp_below", "e^x for sums of powers whose largest is 1.", _EXP_BELOW),
     Function(
         "floor_div",
         "The quotient of integers, rounded down.",

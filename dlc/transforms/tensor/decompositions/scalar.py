@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dlc.dialects.math_functions import operation
+from dlc.ir.math_operations import operation
 from dlc.dialects.size import ValueOp
 from dlc.ir.evaluate import scalar
 from dlc.ir.rounding import for_storage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
@@ -12,12 +13,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import ConstantLike
 
 from dlc.dialects import tile
+from dlc.ir.monoid import below
 
 
 def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.ReduceOp]:
     """
     Puts two reduces in the place of one of `expsum`: of the largest exponent m, and of the sums of
-    w·e^(x − m), where e^(x − m) is 1 if both are equal, infinite or not. Returns both.
+    w·e^(x − m), or of w·e^x if m is infinite. Returns both.
     """
     extents, kinds = reduce.all_extents, [reduce.kind(a) for a in reduce.axes]
     types = [r.type for r in reduce.results]
@@ -45,13 +47,14 @@ def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.Reduc
 
 
 def _power(builder: Builder, x: SSAValue, m: SSAValue) -> SSAValue:
-    """e^(x − m), and 1 where both are equal: their distance is 0 then, infinite or not."""
+    """e^(x − m), and e^x where m is infinite: whether it is, is asked once for all x of a row."""
     assert isinstance(x.type, AnyFloat)
-    equal = builder.insert(arith.CmpfOp(x, m, "oeq")).result
-    zero = builder.insert(arith.ConstantOp(FloatAttr(0.0, x.type))).result
-    apart = builder.insert(arith.SubfOp(x, m)).result
-    distance = builder.insert(arith.SelectOp(equal, zero, apart)).result
-    power = builder.insert(math.ExpOp(distance)).result
+    zero, infinity = (
+        builder.insert(arith.ConstantOp(FloatAttr(v, x.type))).result for v in (0.0, inf)
+    )
+    infinite = builder.insert(arith.CmpfOp(builder.insert(math.AbsFOp(m)).result, infinity, "oeq"))
+    origin = builder.insert(arith.SelectOp(infinite.result, zero, m)).result
+    power = below(builder, builder.insert(arith.SubfOp(x, origin)).result)
     power.name_hint = "power"
     return power
 
