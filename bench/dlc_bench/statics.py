@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.bank_accesses import report
+from dlc.analysis.kernel.occupancy import fill, occupancy
 from dlc.analysis.loop.contraction import contractions
 from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel
@@ -27,7 +28,6 @@ from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.estimate import estimate
-from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import Target, get_target, target_of
 
 Row = dict[str, Any]

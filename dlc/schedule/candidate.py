@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 from typing import ClassVar
 
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule.endings import (
     LATENCY,
@@ -29,7 +30,6 @@ from dlc.schedule.endings import (
     folding_registers,
     least_ending_seconds,
 )
-from dlc.schedule.occupancy import occupancy
 from dlc.schedule.problem import Problem
 from dlc.target import SECTOR_BYTES, Target
 

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
@@ -36,7 +37,6 @@ from dlc.schedule.endings import (
     ending_seconds,
     folding_registers,
 )
-from dlc.schedule.occupancy import occupancy
 from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, WIDEST_ACCESS, Target
 
@@ -45,7 +45,7 @@ THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (8, 32), (4, 16), (4, 8), (4, 32)
 """Rows and columns of threads in a block."""
 THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4), (1, 2))
 """Rows and columns of a thread."""
-CHUNKS = (64, 32, 16)
+CHUNKS = (128, 64, 32, 16)
 """Keys in a chunk."""
 POWER = 5
 """Instructions for the power of a score: its load and store, a difference, and two for e^x."""
@@ -159,10 +159,15 @@ class CascadeCandidate:
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block: all slots, and the padding of rows along a score's
         products and along keys."""
-        p, rows = self.problem, self.block[0]
-        keys = self.chunk * bool(p.key_bytes) + rows * bool(p.score_bytes)
         size = self._copied_bytes * self.slots + self._row_bytes + self._computed_bytes
-        return size + PADDING * (keys * self.slots + rows * bool(p.row_bytes) + rows)
+        padded = self._padded(self.chunk * bool(self.problem.key_bytes))
+        return size + PADDING * (padded + self.block[0])
+
+    def _padded(self, keys: int) -> int:
+        """Rows that are padded of all slabs that are copied, of which so many are of a chunk's
+        keys."""
+        p, rows = self.problem, self.block[0]
+        return (keys + rows * bool(p.score_bytes)) * self.slots + rows * bool(p.row_bytes)
 
     @cached
     def registers(self) -> int:

@@ -13,13 +13,13 @@ from math import ceil, prod
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import BlockArgument, Operation
 
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.endings import WHOLE, Parts, last_is_faster
-from dlc.schedule.occupancy import occupancy
 from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
 
 SPLIT_POINTS = 4096

@@ -17,6 +17,7 @@ from math import ceil, inf, prod
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.instruction_counts import Counts, counts_by_block
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.analysis.kernel.roles import computing_threads, registers_set
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
@@ -25,7 +26,6 @@ from dlc.dialects.layouts import shape_of
 from dlc.schedule.block_order import MANY_BLOCKS, dealt_in_order, slowest
 from dlc.schedule.candidate import START, issued, issuing
 from dlc.schedule.endings import LATENCY
-from dlc.schedule.occupancy import occupancy
 from dlc.target import REGISTER_STEP, SECTOR_BYTES, Target
 
 OTHER_REGISTERS = 24

@@ -19,7 +19,7 @@ from dlc.schedule.candidate import (
     WAVEFRONTS,
 )
 from dlc.schedule.cascade_problem import CascadeProblem
-from dlc.schedule.cascade_tiles import FACTOR, RESCALED, CascadeCandidate
+from dlc.schedule.cascade_tiles import FACTOR, PADDING, RESCALED, CascadeCandidate
 from dlc.target import WARP, Target
 
 WARPS = (1, 2, 4, 8)
@@ -29,7 +29,7 @@ WARP_TILES = ((16, 64), (32, 64), (16, 128), (16, 32), (32, 32), (16, 16))
 CHUNKS = (64, 32, 16)
 K = 16
 """Points of K of a product that a warp computes at once; a warp reads as many rows of factors."""
-SCORE = 18
+SCORE = 10
 """Instructions of a lane for a score: it is scaled and masked, the largest found, its power, which
 is rounded and packed, and the sum of these."""
 
@@ -52,8 +52,10 @@ class WarpCascade(CascadeCandidate):
 
     @cached
     def shared_bytes(self) -> int:
-        """What is copied; the rest is in registers."""
-        return (self._copied_bytes * self.slots + self._row_bytes) * 9 // 8
+        """What is copied, and the padding of its rows; the rest is in registers."""
+        size = self._copied_bytes * self.slots + self._row_bytes
+        of_both = self.chunk * (bool(self.problem.key_bytes) + bool(self.problem.column_bytes))
+        return size + PADDING * self._padded(of_both)
 
     @cached
     def registers(self) -> int:

@@ -11,13 +11,13 @@ from itertools import product
 from math import ceil, gcd, inf, prod
 from typing import ClassVar
 
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START, UNHIDDEN
-from dlc.schedule.occupancy import occupancy
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import (

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from dlc.analysis.kernel.instruction_counts import costs_of, counts_of
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.cuda.print.c_text import kernel_name
 from dlc.diagnostics import did_you_mean, with_hint
@@ -22,7 +23,6 @@ from dlc.passes import CHOOSING, Step, last_step
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.remarks import Remark
 from dlc.schedule.estimate import estimate
-from dlc.schedule.occupancy import occupancy
 from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
 from dlc.target import SECTOR_BYTES, Target, target_of

@@ -6,13 +6,17 @@ from functools import partial
 
 import pytest
 import torch
-from test_fusion import loops, run
+from test_fusion import TO_LOOPS, loops, run
 
+from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.kernel_program import isolated
+from dlc.frontend.fx import import_program
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_ranking import ranked_cascades
+from dlc.schedule.cascade_tiles import PADDING
 from dlc.schedule.heuristics import ranked_schedules
 from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.tuning.candidate_program import Subject
 
 attention = torch.nn.functional.scaled_dot_product_attention
@@ -45,4 +49,24 @@ def test_the_price_is_what_is_counted(keys: int, width: int, is_causal: bool) ->
             (func,) = subject.funcs(schedule)
             counted = scheduled_seconds(func, target) - target.launch_seconds
             assert tiling.seconds == pytest.approx(counted, rel=0.12), schedule
+            assert tiling.shared_bytes == shared_slots(func)[1]
     assert compared
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_the_shared_memory_of_warps_is_what_is_counted(width: int) -> None:
+    """Of halves, whose last row of a slab is not padded."""
+    given = tuple(torch.empty(1, 32, 512, width, dtype=torch.bfloat16) for _ in range(3))
+    module = import_program(attention, given, whole=DECOMPOSITIONS).module
+    run(module, TO_LOOPS + ",fuse-loops")
+    ((name, alone),) = isolated(module)
+    subject = Subject(alone, name)
+    cascade, target = tiled_cascade(subject.kernel), subject.target
+    assert cascade is not None
+    tiling, schedule = (
+        ranked_cascades(cascade.problem, target)[0],
+        ranked_schedules(subject.kernel, target, 1)[0],
+    )
+    assert tiling.mma
+    (func,) = subject.funcs(schedule)
+    assert tiling.shared_bytes - PADDING == shared_slots(func)[1]

@@ -15,8 +15,8 @@ import static
 import static_table
 import torch
 
+from dlc.analysis.kernel.occupancy import fill, occupancy
 from dlc.frontend.capture import capture_text
-from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import KIB, TARGETS, get_target
 
 

@@ -7,10 +7,10 @@
 // CHECK: %max_part_smem = tile.compute points [1] thread(%p in 16) {
 // CHECK-NEXT: tile.reduce max serial(%ji in 4) register(%jv in 4) -> f32 {
 // CHECK: %power_smem = tile.compute thread(%p_1 in 16, %q in 16) {
-// CHECK: %power = math.exp
+// CHECK: %power = math.exp_below
 // CHECK: %sum_part_smem = tile.compute points [1] thread(%p_2 in 16) {
 // CHECK: %o_part = tile.reduce add serial
-// CHECK-NOT: math.exp
+// CHECK-NOT: math.exp_below
 // CHECK: tile.load %power_smem
 // CHECK: tile.yield %max_part
 // CHECK: stage-inputs: weighted: staged {{.*}}; computed max_part (64 B, read 8 times); computed power (1024 B, read 8 times); computed sum_part (64 B, read 8 times)

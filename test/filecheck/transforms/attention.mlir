@@ -17,7 +17,8 @@
 // CHECK: %power_smem = tile.compute thread(%p_3 in 16, %q_2 in 16) {
 // CHECK: arith.cmpf oeq
 // CHECK: arith.select
-// CHECK-NEXT: %power = math.exp
+// CHECK-NEXT: arith.subf
+// CHECK-NEXT: %power = math.exp_below
 // CHECK: %sum_part_smem = tile.compute points [1] thread(%p_4 in 16) {
 // CHECK-NEXT: tile.reduce add serial(%ji_1 in 4) register(%jv_1 in 4) -> f32 {
 // CHECK-NEXT: tile.load %power_smem[%p_4, %ji_1 * 4 + %jv_1]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.analysis.kernel.block_parts import parts_of
+from dlc.analysis.kernel.occupancy import occupancy
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.print.c_text import c_type, kernel_name
@@ -14,7 +15,8 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_parts import kernel_sizes
-from dlc.target import STATIC_SHARED_LIMIT
+from dlc.dialects.kernel_registers import sets_registers
+from dlc.target import MAX_REGISTERS, STATIC_SHARED_LIMIT, get_target, stated_target
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
@@ -37,6 +39,22 @@ def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:
             fail(op, f"no tensor map can be made of %{ref.name_hint}: {obstacle}")
         found.append((ref.index, tensor_map(op)))
     return found
+
+
+def blocks_at_once(func: kernel.FuncOp) -> list[int]:
+    """
+    So many blocks on an SM, at least, where nvcc must know: of a kernel that sets registers from
+    the number at the entry, and where shared memory leaves room for no more than can have all the
+    registers that a thread may, which nvcc would spill to make room for others.
+    """
+    if sets_registers(func):
+        return [1]
+    module = func.parent_op()
+    target = None if module is None else stated_target(module)
+    if target is None:
+        return []
+    held = occupancy(get_target(target), func.block_size, MAX_REGISTERS, shared_bytes(func))
+    return [held.blocks] if held.limit == "shared" and held.blocks else []
 
 
 def shared_bytes(func: kernel.FuncOp) -> int:

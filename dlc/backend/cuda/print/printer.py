@@ -40,6 +40,7 @@ from dlc.backend.cuda.print.c_text import (
     ternary,
 )
 from dlc.backend.cuda.print.interface import (
+    blocks_at_once,
     c_name,
     check_names,
     dynamic_shared_bytes,
@@ -54,7 +55,6 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_parts import kernel_sizes
-from dlc.dialects.kernel_registers import sets_registers
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.ir.expr import constant_of
 from dlc.target import WARP, get_target, stated_target
@@ -212,11 +212,9 @@ class _KernelPrinter(Accesses):
         if func.schedule is not None:
             what += f"; schedule: {func.schedule.data}"
         self.lines += comment(what)
-        # Registers are set from the number at the entry, which is known of one block on an SM.
-        alone = ", 1" if sets_registers(func) else ""
         cluster = f"__cluster_dims__({func.cluster_size}, 1, 1) " if func.cluster else ""
-        bounds = f"__launch_bounds__({func.block_size}{alone})"
-        self.line(f'extern "C" __global__ void {cluster}{bounds}')
+        numbers = ", ".join(str(n) for n in [func.block_size, *blocks_at_once(func)])
+        self.line(f'extern "C" __global__ void {cluster}__launch_bounds__({numbers})')
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"

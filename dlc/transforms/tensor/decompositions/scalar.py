@@ -23,9 +23,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dlc.ir.math_operations import operation
 from dlc.dialects.size import ValueOp
 from dlc.ir.evaluate import scalar
+from dlc.ir.math_operations import operation
 from dlc.ir.rounding import for_storage
 from dlc.ir.sizes import NeedsNumber, Size
 
