@@ -153,9 +153,9 @@ def below(b: Builder, x: SSAValue) -> SSAValue:
     e^x, at most 1, as a term or a factor of sums of which 1 is one: an error of 2^-24 is one of
     rounding them.
     """
-    return b.insert(operation("math.exp_below").build(operands=[x], result_types=[x.type])).results[
-        0
-    ]
+    return b.insert(
+        operation("math.exp_below").create(operands=[x], result_types=[x.type])
+    ).results[0]
 
 
 def _expsum() -> Monoid:
