@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, isinf
 from operator import index
 
@@ -59,12 +60,16 @@ class Mod:
 Atom = SSAValue | FloorDiv | Mod
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Expr:
     """`sum(coefficient * atom) + constant`; terms keep the order in which they were written."""
 
-    terms: tuple[tuple[Atom, int], ...] = ()
-    constant: int = 0
+    terms: tuple[tuple[Atom, int], ...]
+    constant: int
+
+    def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), constant: int = 0) -> None:
+        kept = vars(self)  # many are made, and a field of a frozen class takes long to set
+        kept["terms"], kept["constant"] = terms, constant
 
     @staticmethod
     def of(value: Expr | SSAValue | int) -> Expr:
@@ -342,13 +347,16 @@ def _affine_term(expr: AffineBinaryOpExpr, operands: Sequence[SSAValue | Expr]) 
             raise ValueError(f"not an index expression of this compiler: {expr}")
 
 
+_dimension, _constant = lru_cache(4096)(AffineExpr.dimension), lru_cache(4096)(AffineExpr.constant)
+
+
 def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
     """`expr` as an affine expression over `operands`, which is extended as needed."""
 
     def dim(value: SSAValue) -> AffineExpr:
         if value not in operands:
             operands.append(value)
-        return AffineExpr.dimension(operands.index(value))
+        return _dimension(operands.index(value))
 
     parts: list[AffineExpr] = []
     for atom, coefficient in expr.terms:
@@ -360,7 +368,7 @@ def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
             part = to_affine(atom.base, operands) % atom.divisor
         parts.append(part if coefficient == 1 else part * coefficient)
     if expr.constant or not parts:
-        parts.append(AffineExpr.constant(expr.constant))
+        parts.append(_constant(expr.constant))
     total = parts[0]
     for part in parts[1:]:
         total = AffineBinaryOpExpr(AffineBinaryOpKind.Add, total, part)

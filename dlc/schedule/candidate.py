@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
@@ -64,6 +64,11 @@ START = 2500
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
+OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", "registers",
+                     "spread", "step", "beside", "share", "computes", "tensor_clocks",
+                     "chunk_clocks", "memory_seconds"})  # fmt: skip
+"""What depends neither on the depth of rings nor on the parts of K."""
+
 
 def filled(warps: float) -> float:
     """The share of its issue slots that a scheduler fills with so many warps: it wants three."""
@@ -100,6 +105,14 @@ class Candidate:
     """Points of K that a thread takes at once."""
     precision: ClassVar[str] = ""
     """What tensor cores multiply factors of f32 in, if they do."""
+
+    def with_ring(self, depth: int, splits: int, *, last: bool) -> Self:
+        """The same tile with rings of other depths, for K in other parts."""
+        new, known = object.__new__(type(self)), vars(self)
+        kept = known.keys() & (OF_TILE | self.__dataclass_fields__.keys())
+        vars(new).update({name: known[name] for name in kept})
+        vars(new).update(depth=depth, splits=splits, last=last)
+        return new
 
     @property
     def mma(self) -> str:
@@ -392,17 +405,41 @@ class Candidate:
         the deepest ring."""
         return -prod(self.thread), -self.depth
 
+    @cached
+    def most_resident(self) -> int:
+        """No fewer blocks than an SM runs at once, however deep rings are and K is split."""
+        held = occupancy(self.target, self.block_threads, self.registers_held, self.slab_bytes)
+        return held.blocks
+
+    @cached
+    def least_seconds_of_all(self) -> float:
+        """Less than `least_seconds` however K is split: as if all SMs had equally much to do."""
+        if self.most_resident < 1:
+            return inf
+        t, chunks = self.target, self.blocks * self.chunks
+        busy = chunks / t.sms * self.chunk_clocks
+        busy /= self.utilization(self.most_resident * self.thread_count / t.warp)
+        l2_bytes = chunks * self.slab_bytes
+        clocks = max(busy, self.path_clocks) + START
+        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
+        return ROUNDED * (t.launch_seconds + longest)
+
     def least_seconds(self, splits: int) -> float:
         """
         Less than what it takes to split K, which this candidate does not, whatever the depth: as
-        `seconds`, if blocks filled all issue slots and an SM ran all of its blocks at once.
+        `seconds`, if an SM ran `most_resident` blocks from the first to the last.
         """
+        if self.most_resident < 1:
+            return inf
         t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
-        busy = ceil(blocks / t.sms) * self.chunk_clocks
-        clocks = chunks * max(busy, LATENCY / (max(self.depths) - 1)) + START
+        share = ceil(blocks / t.sms)
+        running = min(share, self.most_resident)
+        busy = share * self.chunk_clocks / self.utilization(running * self.thread_count / t.warp)
+        hidden = max(LATENCY / (max(self.depths) - 1), self.path_clocks)
+        clocks = chunks * max(busy, ceil(share / running) * hidden) + START
         l2_bytes = blocks * chunks * self.slab_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
-        ending = least_ending_seconds(self._parts(splits), t)
+        ending = least_ending_seconds(self._parts(splits), t) if splits > 1 else 0
         return ROUNDED * (t.launch_seconds + longest + ending)
 
     def __str__(self) -> str:

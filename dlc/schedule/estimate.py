@@ -24,7 +24,7 @@ from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import LATENCY, ending_seconds
 from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import scan_seconds, split_rows
-from dlc.schedule.tiling import candidates
+from dlc.schedule.tiling import best_candidate
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
 
@@ -101,16 +101,15 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
         seconds, combine = target.launch_seconds + longest, best.combine_seconds
         return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine)
     tiled = tiled_contraction(kernel)
-    fitting = candidates(tiled.problem, target) if tiled else ()
-    work = work_of(kernel, target, tiled.found if tiled and fitting else None)
+    tiling = best_candidate(tiled.problem, target) if tiled else None
+    work = work_of(kernel, target, tiled.found if tiled and tiling else None)
     share = min(1.0, max(work.units, 1) / target.sms)
     l2_bytes, issue, flops = work.l2_bytes, 0.0, work.flops
     ending = combine = 0.0
-    if fitting:
-        best = fitting[0]
-        flops -= best.tensor_flops
-        l2_bytes += best.l2_bytes
-        issue, ending, combine = best.issue_seconds, best.ending_seconds, best.combine_seconds
+    if tiling is not None:
+        flops -= tiling.tensor_flops
+        l2_bytes += tiling.l2_bytes
+        issue, ending, combine = tiling.issue_seconds, tiling.ending_seconds, tiling.combine_seconds
     steps = work.steps
     windows = None if tiled else window_plan(kernel, target)
     if windows is not None:

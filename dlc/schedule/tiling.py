@@ -6,10 +6,9 @@ The tilings of a contraction that are tried, and the fastest of them by the esti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import chain, groupby, islice, product
+from itertools import chain, islice, product
 from math import inf, prod
 
 from dlc.schedule.candidate import MANY, Candidate
@@ -76,6 +75,12 @@ def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
+def best_candidate(problem: Problem, target: Target) -> Candidate | None:
+    """The first of `candidates`, which looks at no more than it takes to know that one."""
+    return next(_ranked(problem, target), None)
+
+
 def ranked(problem: Problem, target: Target, most: int) -> list[Candidate]:
     """So many of the candidates that fit, the best first."""
     return list(islice(_ranked(problem, target), most))
@@ -96,9 +101,19 @@ def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
     rising = _rising(problem, target)
     if (fastest := next(rising, None)) is None:
         return
-    limit = TOLERANCE * fastest.seconds
-    for slower, group in groupby(chain([fastest], rising), lambda c: c.seconds > limit):
-        yield from group if slower else sorted(group, key=lambda c: not c.is_dense)
+    limit, slower, others = TOLERANCE * fastest.seconds, None, list[Candidate]()
+    for c in chain([fastest], rising):
+        if c.seconds > limit:
+            slower = c
+            break
+        if c.is_dense:
+            yield c
+        else:
+            others.append(c)
+    yield from others
+    if slower is not None:
+        yield slower
+        yield from rising
 
 
 Tiles = Callable[[Problem, Target], Iterator[Candidate]]
@@ -108,36 +123,42 @@ Tiles = Callable[[Problem, Target], Iterator[Candidate]]
 def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iterator[Candidate]:
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
-    that are `made` alone, if so. What a bound says is not next is not looked at yet.
+    that are `made` alone, if so. What a bound says is not next is not looked at yet: neither the
+    numbers of parts of a tile, nor the depths of one of them.
     """
-    heap: list[tuple[float, tuple[float, ...], int, Candidate, int]] = [
-        (tile.least_seconds(splits), (), number, tile, splits)
-        for number, (tile, splits) in enumerate(tiles(problem, target, made))
+    heap: list[tuple[float, tuple[float, ...], int, int, Candidate]] = [
+        (tile.least_seconds_of_all, (), number, 0, tile)
+        for number, tile in enumerate((made or _tiles)(problem, target))
     ]
     heapify(heap)
     while heap:
-        _, estimated, number, c, splits = heappop(heap)
+        _, estimated, number, splits, c = heappop(heap)
         if estimated:
             yield c
-            continue
-        depths = c.depths if c.rings and c.chunks > splits else (2,)
-        for depth, last in product(depths, endings(splits)):
-            new = replace(c, depth=depth, splits=splits, last=last)
-            if new.seconds < inf:
-                heappush(heap, (new.seconds, new.ties, number, new, splits))
+        elif splits == 0:
+            for parts in splits_of(c):
+                heappush(heap, (c.least_seconds(parts), (), number, parts, c))
+        else:
+            depths = c.depths if c.rings and c.chunks > splits else (2,)
+            for depth, last in product(depths, endings(splits)):
+                new = c.with_ring(depth, splits, last=last)
+                if new.seconds < inf:
+                    heappush(heap, (new.seconds, new.ties, number, splits, new))
 
 
-def tiles(
-    problem: Problem, target: Target, made: Tiles | None = None
-) -> Iterator[tuple[Candidate, int]]:
+def splits_of(tile: Candidate) -> Iterator[int]:
+    """The numbers of parts worth splitting K into, for a candidate that does not split it."""
+    for splits in SPLITS:
+        if splits > 1 and 2 * splits > (1 if tile.problem.skips else tile.chunks):
+            break
+        yield splits
+        if tile.blocks * splits > 4 * tile.target.sms:
+            break
+
+
+def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
-    for tile in (made or _tiles)(problem, target):
-        for splits in SPLITS:
-            if splits > 1 and 2 * splits > (1 if problem.skips else tile.chunks):
-                break
-            yield tile, splits
-            if tile.blocks * splits > 4 * target.sms:
-                break
+    return ((tile, splits) for tile in _tiles(problem, target) for splits in splits_of(tile))
 
 
 def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
