@@ -56,6 +56,7 @@ from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.dialects.size_index import SizeIndexOp, size_expr
+from dlc.garbage import rarely_collected
 from dlc.ir.expr import constant_of
 from dlc.target import WARP, get_target, stated_target
 
@@ -124,6 +125,7 @@ def _check_instructions(printer: _KernelPrinter, arch: int) -> None:
             fail(printer.func, f"{what}, and its target is sm_{arch}", "schedule it for its target")
 
 
+@rarely_collected()
 def _print(funcs: Sequence[kernel.FuncOp]) -> tuple[str, dict[Operation, range]]:
     """Kernels after their prelude, and the lines that each operation wrote."""
     check_names(funcs)
