@@ -23,6 +23,7 @@ import torch
 
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import place_at, place_in
+from dlc.frontend.quiet_traces import SHOWS, shows
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
 from dlc.frontend.script_sizes import ScriptSizes
@@ -84,7 +85,7 @@ def capture_text(
         )
     torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
-    scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
+    scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, SHOWS: shows, **names}
     lifter = Lifter(filename, tree, scope, RandomTensors(), ScriptSizes(filename, tree, sizes))
     statements = Statements(lifter)
     with _arguments(argv):

@@ -171,3 +171,15 @@ def load(name: str) -> ast.Name:
 def attribute(owner: str, name: str) -> ast.Attribute:
     """An attribute of a variable's value."""
     return ast.Attribute(load(owner), name, ast.Load())
+
+
+def calls_of_context(node: ast.With, name: str) -> tuple[ast.stmt, ast.stmt]:
+    """What Python calls where `with name as v: ...` begins, and where it ends."""
+    enter = ast.Call(attribute(name, "__enter__"), [], [])
+    nothing: list[ast.expr] = [ast.Constant(None) for _ in range(3)]
+    leave = ast.Expr(ast.Call(attribute(name, "__exit__"), nothing, []))
+    target = node.items[0].optional_vars
+    enters = ast.Expr(enter) if target is None else ast.Assign([target], enter)
+    for statement in (enters, leave):
+        ast.fix_missing_locations(ast.copy_location(statement, node))
+    return enters, leave

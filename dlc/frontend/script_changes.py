@@ -17,6 +17,8 @@ from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.script_state import ScriptState
 from dlc.frontend.variables import changed_by, changes_inside
 
+FILLS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split())
+"""Methods that fill a tensor with random numbers."""
 READS = frozenset(
     "parameters named_parameters modules named_modules children named_children buffers "
     "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
@@ -36,6 +38,21 @@ class Changes:
     ) -> None:
         self.lifter, self.program = lifter, program
         self.functions, self.variables = functions, variables
+
+    def prepares(self, value: ast.expr, last: bool) -> bool:
+        """True if a call sets tensors to begin with, or changes a module."""
+        if not isinstance(value, ast.Call) or names_in(value) & self.lifter.computed:
+            return False
+        match value.func:
+            case ast.Attribute(value=owner, attr=name):
+                of = value_of(owner, self.lifter.scope)
+                if of is torch.nn.init or name in FILLS:
+                    return True
+                is_module = isinstance(of, torch.nn.Module)
+                if last or not self.variables.computes(value):
+                    return not last and (is_module or not self.program.begun)
+                return is_module and hasattr(torch.nn.Module, name)
+        return False
 
     def bring(self, value: ast.expr) -> None:
         """What a call of its method may change becomes a variable of the program."""

@@ -20,7 +20,7 @@ DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
-UNDONE = ast.For | ast.While | ast.Try | ast.Match | ast.Assign | ast.AugAssign
+UNDONE = ast.For | ast.While | ast.Try | ast.With | ast.Match | ast.Assign | ast.AugAssign
 """Statements that run now, and are undone if they compute something of random tensors."""
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
@@ -36,6 +37,8 @@ MAKING = ("__init__", "__post_init__", "__new__")
 """Methods that make objects."""
 UNNAMED = "_object_"
 """What begins the names of objects that no variable of the script has."""
+HIDDEN = re.compile(r"\(\d+\)")
+"""What Python's text cannot get at."""
 BY_ANY_NAME = frozenset(("setattr", "delattr", "vars", "__dict__", "__setattr__"))
 """Mentioned where attributes are changed whose names the text does not say."""
 
@@ -136,9 +139,8 @@ class ScriptObjects:
             lifter.scope[names[-1]] = value
         for name in names:
             if name in self.out_of_reach:
-                raise self._refusal(
-                    f"'{name}', at which a method looks; give it as an argument", node
-                )
+                what = f"{self._named(name)}, at which a method looks; give it as an argument"
+                raise self._refusal(what, node)
         objects = tuple(lifter.scope[name] for name in names)
         originals: list[Any] = []
         buffers: list[Any] = []
@@ -159,7 +161,7 @@ class ScriptObjects:
         try:
             copies(*originals)
         except Exception as error:
-            what = f"'{names[0]}', which cannot be copied: {error}"
+            what = f"{self._named(names[0])}, which cannot be copied: {error}"
             if any(map(is_iterator, objects)):
                 what += "; make a list of what it gives"
             raise self._refusal(what, node) from None
@@ -215,8 +217,8 @@ class ScriptObjects:
         """ImportFailure where copies would not see what is written to each other's."""
         for one, other in combinations(tensors, 2):
             if overlap(one, other):
-                what = f"'{names[0]}', in which two tensors or arrays share memory; make one a copy"
-                raise self._refusal(what, node)
+                what = "in which two tensors or arrays share memory; make one a copy"
+                raise self._refusal(f"{self._named(names[0])}, {what}", node)
         copied = {id(t) for t in tensors}
         constants = [t for t in tensors if not self.lifter.is_input(t)]
         for other, there in self.lifter.scope.items():
@@ -226,12 +228,23 @@ class ScriptObjects:
                 if is_copied and (id(inner) in copied):
                     continue
                 if any(overlap(t, inner) for t in constants):
-                    what = f"'{names[0]}', which shares memory with '{other}'; make that a copy"
-                    raise self._refusal(what, node)
+                    what = f"which shares memory with '{other}'; make that a copy"
+                    raise self._refusal(f"{self._named(names[0])}, {what}", node)
+
+    def _named(self, name: str) -> str:
+        return described(name, self.lifter.scope)
 
     def _refusal(self, what: str, node: ast.stmt | ast.expr) -> ImportFailure:
         place = place_at(self.lifter.filename, node)
         return ImportFailure(f"the program changes {what}", place)
+
+
+def described(path: str, variables: Mapping[str, Any]) -> str:
+    """What is found in variables by a path, in the user's words."""
+    root = re.split(r"\W", path, maxsplit=1)[0]
+    if root.startswith(UNNAMED):
+        return f"an object of type {type(variables[root]).__name__} that no variable has"
+    return f"'{re.split(HIDDEN, path)[0]}'"
 
 
 def _has_state(value: Any, lifter: Variables) -> bool:

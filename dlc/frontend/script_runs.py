@@ -25,6 +25,7 @@ class ScriptRuns:
 
     def __init__(self, filename: str, random: RandomTensors) -> None:
         self.filename, self.random = filename, random
+        self._out = sys.stdout
         self.computed_at: list[tuple[int, Node]] = []
         """
         The pieces that have computed something of random tensors, and how many tensors had been
@@ -39,7 +40,10 @@ class ScriptRuns:
     def noting(self, node: Node) -> Iterator[None]:
         """Notes that `node` runs, if it computes something of random tensors or reads them."""
         count, reads = self.random.count, self.random.reads
-        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
+        out = (
+            sys.stderr if sys.stdout is self._out else sys.stdout
+        )  # to which a script redirects it
+        with errors_in(self.filename), redirect_stdout(out), self.random:
             yield
         if self.random.count > count:
             self.computed_at.append((self.random.count, node))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from operator import eq, is_
@@ -23,14 +22,13 @@ from dlc.frontend.hidden_state import (
 )
 from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
 from dlc.frontend.process_state import ProcessState
-from dlc.frontend.script_objects import UNNAMED
+from dlc.frontend.quiet_traces import nothing_shown
+from dlc.frontend.script_objects import UNNAMED, described
 from dlc.frontend.script_places import place_of_change, place_of_draw, place_of_name
 from dlc.frontend.script_trials import Trials
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced
 
-HIDDEN = re.compile(r"\(\d+\)")
-"""What Python's text cannot get at."""
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 
@@ -128,10 +126,11 @@ def guarded(
         if not torch.compiler.is_exporting() and (compiled or not is_traced(args, {})):
             return forward(*args)
         state = ScriptState(variables, process=process)
-        result = forward(*args) if trials is None else trials.run(forward, args)
+        with nothing_shown():
+            result = forward(*args) if trials is None else trials.run(forward, args)
         if (path := state.change()) is not None:
             raise ImportFailure(
-                f"the program changes {_named(path, variables)}, which is made before it: its "
+                f"the program changes {described(path, variables)}, which is made before it: its "
                 "kernels would not, "
                 "and what was read of it is not what it is then; return the new value, or make it "
                 "after the random tensors that it depends on",
@@ -142,14 +141,6 @@ def guarded(
         return result
 
     return checked
-
-
-def _named(path: str, variables: Mapping[str, Any]) -> str:
-    """What is found by a path, in the user's words."""
-    if not path.startswith(UNNAMED):
-        return f"'{re.split(HIDDEN, path)[0]}'"
-    root = re.split(r"\W", path, maxsplit=1)[0]
-    return f"an object of type {type(variables[root]).__name__} that no variable has"
 
 
 def _beside_changed(

@@ -19,16 +19,23 @@ import ast
 import copy
 import sys
 from collections.abc import Hashable, Iterable, Sequence
-from contextlib import ExitStack
-
-import torch
+from contextlib import ExitStack, suppress
+from typing import Any
 
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting, evaluated_if_true
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
 from dlc.frontend.module_state import state_of
 from dlc.frontend.named_expressions import named_expressions
-from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
+from dlc.frontend.parts import (
+    assignment,
+    calls_of_context,
+    ended,
+    errors_in,
+    load,
+    names_in,
+    place_at,
+)
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_values import has_tensor, is_module
 from dlc.frontend.program_variables import LATE, ProgramVariables
@@ -36,8 +43,9 @@ from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.script_changes import Changes
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_now import DEFINITIONS, RunsNow
-from dlc.frontend.script_objects import ScriptObjects
+from dlc.frontend.script_objects import UNNAMED, ScriptObjects
 from dlc.frontend.shown_values import Outputs
+from dlc.frontend.shown_within import ShownWithin
 from dlc.frontend.single_exit import FUNCTIONS
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import (
@@ -52,8 +60,6 @@ from dlc.frontend.variables import (
     tuple_of,
 )
 
-FILLS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split())
-"""Methods that fill a tensor with random numbers."""
 RETURNED = "_returned"
 
 
@@ -76,6 +82,7 @@ class Statements:
         self.changes = Changes(lifter, program, self.functions, self.variables)
         self.now = RunsNow(lifter, program, self.functions, self.seen, self.changes.refuse_late)
         self.outputs = Outputs(lifter, program, self.functions, self.variables, self.now)
+        self.within = ShownWithin(self.outputs)
         self.calls = 0
         """The calls of functions of the script that were taken apart."""
         self.ended = False
@@ -147,6 +154,8 @@ class Statements:
                 self.variables.computes(node) or self.program.comes_before(node)
             ):
                 self._whole(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self.now.run(self.within.visit(node))
             case _:
                 if not self.now.run(node):
                     self._whole(node)
@@ -159,7 +168,7 @@ class Statements:
             self._inline(called, last)
         elif isinstance(value, ast.Constant) and not last:
             pass  # a docstring
-        elif self._prepares(value, last):
+        elif self.changes.prepares(value, last):
             self.changes.refuse_late(node)
             before = self.lifter.random.count
             self.now.run(node)
@@ -279,9 +288,20 @@ class Statements:
         self.program.has_computed(loaded(node.target))
 
     def _with(self, node: ast.With, last: bool) -> None:
+        if len(node.items) > 1:
+            inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
+            node = ast.copy_location(ast.With(node.items[:1], [inner]), node)
         items = [self.lifter.visit(item.context_expr) for item in node.items]
         if not all(item.known for item in items):
             self._whole(node)
+            return
+        (context,) = (item.value for item in items)
+        if isinstance(context, suppress):
+            if self.variables.computes(node) or not self.now.run(node):
+                self._whole(node)
+            return
+        if self.functions.effects.of_context(context):
+            self._entered(node, context, last)
             return
         with ExitStack() as stack, errors_in(self.lifter.filename):
             for item, part in zip(node.items, items, strict=True):
@@ -299,6 +319,14 @@ class Statements:
             inside = [ast.copy_location(ast.With(contexts, inside), node)]
         self.program.body += inside
 
+    def _entered(self, node: ast.With, context: Any, last: bool) -> None:
+        """A context of the script that changes something: its methods are called as Python does."""
+        name = f"{UNNAMED}{len(self.lifter.scope)}"
+        self.lifter.scope[name] = context
+        enter, leave = calls_of_context(node, name)
+        self.lift([enter, *node.body], last)
+        self.lift([leave], False)
+
     def _result_kept(self, node: ast.stmt) -> ast.stmt:
         """The assignment by which a result computed within a statement outlives it."""
         assert self.program.result is not None
@@ -310,6 +338,7 @@ class Statements:
 
     def _whole(self, node: ast.stmt) -> None:
         """A loop or a branch over tensors belongs to the program as it stands."""
+        node = self.within.visit(node)
         places = [c for c in changed_in(node) if self.variables.is_changeable(c[0])]
         changed = {name for name, *_ in places}
         inside = {name for name, _, is_inside in places if is_inside}
@@ -355,21 +384,6 @@ class Statements:
         new = self.lifter.scope
         self.lifter.scope = outer
         outer.update({n: new[n] for n in (*call.shared, returned) if n in new})
-
-    def _prepares(self, value: ast.expr, last: bool) -> bool:
-        """True if a call sets tensors to begin with, or changes a module."""
-        if not isinstance(value, ast.Call) or names_in(value) & self.lifter.computed:
-            return False
-        match value.func:
-            case ast.Attribute(value=owner, attr=name):
-                of = value_of(owner, self.lifter.scope)
-                if of is torch.nn.init or name in FILLS:
-                    return True
-                is_module = isinstance(of, torch.nn.Module)
-                if last or not self.variables.computes(value):
-                    return not last and (is_module or not self.program.begun)
-                return is_module and hasattr(torch.nn.Module, name)
-        return False
 
 
 def _is_apart(value: object) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from dlc.frontend.dotted import is_users
+from dlc.frontend.foreign import is_own
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.variables import changed_at, is_stored, root_of
 
@@ -81,6 +83,15 @@ class Effects:
     def changing_given(self) -> frozenset[str]:
         """Those of them that do more than to assign variables outside of them."""
         return self._all(_changes)
+
+    def of_context(self, context: Any) -> bool:
+        """True if entering or leaving a context of the text changes something."""
+        if is_users(type(context)) and not self.changing.isdisjoint(
+            OPERATIONS[ast.With] & {*dir(type(context))}
+        ):
+            return True
+        made = getattr(context, "func", None)  # of a generator
+        return getattr(made, "__name__", "") in self.changing and is_own(made.__module__)
 
     def _all(self, changes: Callable[[Definition, Collection[str]], bool]) -> frozenset[str]:
         left, found = [*_definitions(self.tree)], set[str]()

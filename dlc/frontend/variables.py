@@ -10,7 +10,9 @@ from typing import TypeGuard
 from dlc.frontend.parts import names_in
 
 CHANGING = frozenset(
-    "append extend insert pop remove clear sort reverse update setdefault popitem add".split()
+    "append extend insert pop remove clear sort reverse update setdefault popitem add appendleft "
+    "popleft extendleft rotate discard __setitem__ __delitem__ __setattr__ __delattr__ __iadd__ "
+    "__isub__ __imul__ __itruediv__ __ior__ __iand__".split()
 )
 """Methods of containers that change them."""
 VIEWING = frozenset(
@@ -46,8 +48,8 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
         ):
             return node
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
-            name.endswith("_") or name in CHANGING
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING or (
+            name.endswith("_") and not name.endswith("__")
         ):
             return owner
     return None

@@ -251,3 +251,61 @@ def test_an_unnamed_object_is_named_by_its_type() -> None:
         assert found.place is not None
     else:
         torch.testing.assert_close(found, _plain(text))
+
+
+WITHIN = {
+    "in a loop": "for i in range(2):\n    x = x * 2\n    {}\nr = x",
+    "in a function": "def f(i, x):\n    {}\n    return x * 2\nr = f(2, f(1, x))",
+}
+PRINTED = {
+    "a number": "print(f'{i}: {x.sum().item():.2f}')",
+    "a format": "print('{:.3f}'.format(float(x.mean())))",
+    "a percentage": "print('%d %.2f' % (i, x.mean()))",
+    "a log": "log.info('%s', x.tolist())",
+    "what goes on": "print(next(numbers), x.sum().item())",
+}
+
+
+@pytest.mark.parametrize("text", WITHIN.values(), ids=WITHIN)
+@pytest.mark.parametrize("printed", PRINTED.values(), ids=PRINTED)
+def test_printing_within_the_program_is_left_out(text: str, printed: str) -> None:
+    made = "import logging\nlog = logging.getLogger('rv')\nnumbers = iter(range(9))\n"
+    text = f"{made}x = torch.randn(4)\n{text.format(printed)}\nr = r + next(numbers)"
+    found = _captured_or_why(text)
+    if isinstance(found, ImportFailure):  # of the iterator, in a function
+        assert "numbers" in found.message
+        assert "next" in printed
+    else:
+        torch.testing.assert_close(found, _plain(text))
+
+
+CONTEXTS = {
+    "a class": (
+        "class C:\n    n = 0\n    def __enter__(self):\n        self.n += 1\n"
+        "        return self.n\n"
+        "    def __exit__(self, *why):\n        self.n += 10\nc = C()", "c", "c.n"
+    ),
+    "a generator": (
+        "from contextlib import contextmanager\nn = [0]\n@contextmanager\ndef c():\n    n[0] += 1\n"
+        "    yield n[0]\n    n[0] += 10", "c()", "n[0]"
+    ),
+    "two": ("class C:\n    n = 0\n    def __enter__(self):\n        self.n += 1\n"
+            "        return self.n\n    def __exit__(self, *why):\n        self.n += 10\nc = C()",
+            "torch.no_grad(), c", "c.n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "context", "read"), CONTEXTS.values(), ids=CONTEXTS)
+def test_a_context_of_the_script_is_entered_once(made: str, context: str, read: str) -> None:
+    uses = f"with {context} as d:\n    y = y * {read}\n"
+    text = f"{made}\nx = torch.randn(4)\ny = x + 1\n{uses}{uses}r = y * {read}"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+def test_a_context_may_redirect_what_is_printed_and_hide_errors() -> None:
+    text = (
+        "import io\nfrom contextlib import redirect_stdout, suppress\nout = io.StringIO()\nn = 1\n"
+        "x = torch.randn(4)\nwith redirect_stdout(out):\n    print('abc')\n"
+        "with suppress(KeyError):\n    n = {}['a']\n    n = 5\nr = x * len(out.getvalue()) * n"
+    )
+    torch.testing.assert_close(_captured(text), _plain(text))
