@@ -88,6 +88,7 @@ from dlc.dialects.kernel_wgmma import (
     MatrixDescriptorOp,
     WgmmaCommitOp,
     WgmmaFenceOp,
+    WgmmaHeldOp,
     WgmmaOp,
     WgmmaWaitOp,
 )
@@ -425,6 +426,7 @@ Kernel = Dialect(
         StmatrixOp,
         MatrixDescriptorOp,
         WgmmaOp,
+        WgmmaHeldOp,
         WgmmaFenceOp,
         WgmmaCommitOp,
         WgmmaWaitOp,

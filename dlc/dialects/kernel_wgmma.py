@@ -12,7 +12,8 @@ kernel.wgmma_wait 0, %acc : memref<…>
 
 All 128 threads of a warpgroup meet at each of these but descriptors. From its issue to the end of a
 wait for its group, a product is *in flight*: it reads its factors and adds to its sums at any time,
-which nothing else may touch. A fence stands between other accesses of its sums and it. It reads
+which nothing else may touch. A fence stands between other accesses of its sums and it. A may lie in
+registers, too (`kernel.wgmma_held`). It reads
 through the asynchronous proxy: where threads have written its factors, each has executed a
 `kernel.fence_proxy_async` since. See the PTX ISA, "Asynchronous Warpgroup Level Matrix
 Instructions".
@@ -44,16 +45,28 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    OperandVariable,
+    ParsingState,
+    PrintingState,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, element_type, index_parts
-from dlc.dialects.directives import At, MemRef
+from dlc.dialects.directives import At, Conditions, MemRef
 from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
-from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.mma_layouts import HELD_FACTOR, MmaAttr
+from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 from dlc.target import WARPGROUP, Feature, Target
@@ -148,8 +161,77 @@ class MatrixDescriptorOp(IndexedOp):
             )
 
 
+class WgmmaOpBase(IndexedOp, ABC):
+    """A request of C + A · B, of which B and C are told alike wherever A lies."""
+
+    shape = prop_def(MmaAttr)
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    b = operand_def(i64)
+    n_major = opt_prop_def(UnitAttr)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    @property
+    def described(self) -> dict[str, SSAValue]:
+        """The descriptors of the factors that lie in shared memory, by their names."""
+        return {"B": self.b}
+
+    @property
+    def factors(self) -> tuple[MatrixDescriptorOp, ...]:
+        """What tells where factors lie in shared memory."""
+        found = [value.owner for value in self.described.values()]
+        return tuple(op for op in found if isinstance(op, MatrixDescriptorOp))
+
+    @property
+    def majors(self) -> tuple[bool, ...]:
+        """For each of these, False if its rows lie along K."""
+        return (self.n_major is not None,)
+
+    @property
+    def held(self) -> SSAValue | None:
+        """The local memory that A lies in, if it does."""
+        return None
+
+    @property
+    def sums_at(self) -> tuple[Expr, ...]:
+        """The first of a thread's sums."""
+        return self.subscripts[: memref_of(self.ref).get_num_dims()]
+
+    def verify_product(self) -> None:
+        """Checks all but A."""
+        verify_warpgroups(self)
+        if not self.shape.is_of_warpgroup:
+            raise VerifyException(f"expected a product of a warpgroup, found {self.shape}")
+        for name, value in self.described.items():
+            if not isinstance(descriptor := value.owner, MatrixDescriptorOp):
+                raise VerifyException(
+                    f"expected the result of a kernel.matrix_descriptor for {name}"
+                )
+            if (found := element_type(descriptor.ref.type)) != self.shape.element:
+                raise VerifyException(
+                    f"expected elements of {self.shape.element} for {name}, found {found}"
+                )
+        self._verify_sums()
+
+    def _verify_sums(self) -> None:
+        ref = memref_of(self.ref)
+        shape, tiles = shape_of(ref), self.shape.sizes.n // ROW_GROUP
+        fits = is_local(self.ref) and isinstance(ref.element_type, Float32Type)
+        if not fits or len(shape) < 2 or shape[-1] != SUMS or shape[-2] < tiles:
+            raise VerifyException(
+                f"expected local memory of {tiles} x {SUMS} sums in f32 or more, found {ref}"
+            )
+        *_, first, inner = self.sums_at
+        if not inner.is_constant or inner.constant or within(first, shape[-2] - tiles + 1):
+            low, high = bounds(first)
+            raise VerifyException(
+                f"expected sums from [0, 0] to [{shape[-2] - tiles}, 0] on, found [{low:g} to "
+                f"{high:g}, {bounds(inner)[1]:g}]"
+            )
+
+
 @irdl_op_definition
-class WgmmaOp(IndexedOp):
+class WgmmaOp(WgmmaOpBase):
     """
     `kernel.wgmma <m64n128k16, bf16> %acc[expr, …], %a (m_major)?, %b (n_major)? : memref`
 
@@ -161,19 +243,13 @@ class WgmmaOp(IndexedOp):
     """
 
     name = "kernel.wgmma"
-    shape = prop_def(MmaAttr)
-    ref = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     a = operand_def(i64)
-    b = operand_def(i64)
     m_major = opt_prop_def(UnitAttr)
-    n_major = opt_prop_def(UnitAttr)
     custom_directives = (At, MemRef)
     assembly_format = (
         "$shape $ref `` custom<At>($indices, $map, $conditions) `,` $a (`m_major` $m_major^)?"
         " `,` $b (`n_major` $n_major^)? attr-dict `:` custom<MemRef>(type($ref))"
     )
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(
         self,
@@ -188,7 +264,7 @@ class WgmmaOp(IndexedOp):
     ) -> None:
         indices, map, _ = index_parts(subscripts, ())
         super().__init__(
-            operands=[ref, indices, a, b],
+            operands=[a, ref, indices, b],
             properties={
                 "shape": shape,
                 "map": map,
@@ -198,53 +274,111 @@ class WgmmaOp(IndexedOp):
         )
 
     @property
-    def factors(self) -> tuple[MatrixDescriptorOp, MatrixDescriptorOp]:
-        """What tells where A and B lie."""
-        a, b = self.a.owner, self.b.owner
-        assert isinstance(a, MatrixDescriptorOp)
-        assert isinstance(b, MatrixDescriptorOp)
-        return a, b
+    def described(self) -> dict[str, SSAValue]:
+        return {"A": self.a, "B": self.b}
 
     @property
-    def majors(self) -> tuple[bool, bool]:
-        """False for A, and for B, if its rows lie along K."""
+    def majors(self) -> tuple[bool, ...]:
         return self.m_major is not None, self.n_major is not None
 
     def verify_(self) -> None:
-        verify_warpgroups(self)
-        if not self.shape.is_of_warpgroup:
-            raise VerifyException(f"expected a product of a warpgroup, found {self.shape}")
-        for name, value in (("A", self.a), ("B", self.b)):
-            if not isinstance(descriptor := value.owner, MatrixDescriptorOp):
-                raise VerifyException(
-                    f"expected the result of a kernel.matrix_descriptor for {name}"
-                )
-            if (found := element_type(descriptor.ref.type)) != self.shape.element:
-                raise VerifyException(
-                    f"expected elements of {self.shape.element} for {name}, found {found}"
-                )
-        self._verify_sums()
-
-    def _verify_sums(self) -> None:
         ref = memref_of(self.ref)
         verify_unconditional(self, ref.get_num_dims(), str(ref))
-        shape, tiles = shape_of(ref), self.shape.sizes.n // ROW_GROUP
-        fits = is_local(self.ref) and isinstance(ref.element_type, Float32Type)
-        if not fits or len(shape) < 2 or shape[-1] != SUMS or shape[-2] < tiles:
+        self.verify_product()
+
+
+@irdl_custom_directive
+class HeldFactor(CustomDirective):
+    """`%acc[expr, …], %p[expr, …]`: all subscripts in one map."""
+
+    ref: OperandVariable
+    a: OperandVariable
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        parse_places(parser, state, (("", self.ref), (",", self.a)), self.indices, self.map)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        ref = self.ref.get(op)
+        places = ("", ref, memref_of(ref).get_num_dims()), (",", self.a.get(op), None)
+        print_places(printer, state, op, places, self.indices, self.map)
+
+
+@irdl_op_definition
+class WgmmaHeldOp(WgmmaOpBase):
+    """
+    `kernel.wgmma_held <m64n128k16, bf16> %acc[expr, …], %p[expr, …], %b (n_major)? : memref, …`
+
+    As `kernel.wgmma`, of an A (64, 16) that the warpgroup holds: each thread has 8 elements of it,
+    from the given one on, in local memory of `… x 8`. Each warp has 16 rows, as `kernel.mma` has
+    them. While the product is in flight, nothing may touch them, as the sums; a fence stands
+    between what has written them and it.
+    """
+
+    name = "kernel.wgmma_held"
+    a = operand_def(MemRefType)
+    custom_directives = (HeldFactor, Conditions, MemRef)
+    assembly_format = (
+        "$shape custom<HeldFactor>($ref, $a, $indices, $map)"
+        " custom<Conditions>(ref($indices), $conditions) `,` $b (`n_major` $n_major^)? attr-dict"
+        " `:` custom<MemRef>(type($ref)) `,` custom<MemRef>(type($a))"
+    )
+
+    def __init__(
+        self,
+        shape: MmaAttr,
+        ref: SSAValue,
+        subscripts: Sequence[Expr],
+        a: SSAValue,
+        a_subscripts: Sequence[Expr],
+        b: SSAValue,
+        *,
+        n_major: bool = False,
+    ) -> None:
+        indices, map, _ = index_parts([*subscripts, *a_subscripts], ())
+        super().__init__(
+            operands=[a, ref, indices, b],
+            properties={
+                "shape": shape,
+                "map": map,
+                "n_major": UnitAttr() if n_major else None,
+            },
+        )
+
+    @property
+    def held(self) -> SSAValue:
+        return self.a
+
+    @property
+    def held_at(self) -> tuple[Expr, ...]:
+        """The first of a thread's elements of A."""
+        return self.subscripts[memref_of(self.ref).get_num_dims() :]
+
+    def verify_(self) -> None:
+        ref, held = memref_of(self.ref), memref_of(self.a)
+        verify_unconditional(self, ref.get_num_dims() + held.get_num_dims(), f"{ref} and {held}")
+        self.verify_product()
+        shape, width = shape_of(held), HELD_FACTOR.width
+        fits = is_local(self.a) and held.element_type == self.shape.element
+        if not fits or not shape or shape[-1] != width:
             raise VerifyException(
-                f"expected local memory of {tiles} x {SUMS} sums in f32 or more, found {ref}"
+                f"expected local memory of … x {width} elements of {self.shape.element} for A, "
+                f"found {held}"
             )
-        *_, first, inner = self.subscripts
-        if not inner.is_constant or inner.constant or within(first, shape[-2] - tiles + 1):
-            low, high = bounds(first)
+        *outer, inner = self.held_at
+        if not inner.is_constant or inner.constant:
             raise VerifyException(
-                f"expected sums from [0, 0] to [{shape[-2] - tiles}, 0] on, found [{low:g} to "
-                f"{high:g}, {bounds(inner)[1]:g}]"
+                f"expected all {width} elements of A, found those from {inner} on"
             )
+        for subscript, extent in zip(outer, shape, strict=False):
+            if within(subscript, extent):
+                low, high = bounds(subscript)
+                raise VerifyException(f"expected A in {held}, found one at {low:g} to {high:g}")
 
 
 class WgmmaSumsOp(IRDLOperation, ABC):
-    """What orders products and other accesses of their sums."""
+    """What orders products and other accesses of their sums, and of factors that threads hold."""
 
     sums = var_operand_def(MemRefType)
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -259,8 +393,8 @@ class WgmmaSumsOp(IRDLOperation, ABC):
 @irdl_op_definition
 class WgmmaFenceOp(WgmmaSumsOp):
     """
-    `kernel.wgmma_fence %acc, … : memref, …`: what was done to sums comes before products that are
-    requested after it; it stands before the first one, too.
+    `kernel.wgmma_fence %acc, … : memref, …`: what was done to sums, and to factors in registers,
+    comes before products that are requested after it; it stands before the first one, too.
     """
 
     name = "kernel.wgmma_fence"

@@ -60,8 +60,8 @@ class Shape:
     k: int
     a: Fragment
     b: Fragment
-    """Of a warpgroup both lie in shared memory: these are what a warp of it multiplies by
-    itself."""
+    """Of a warpgroup both lie in shared memory, or A as `HELD_FACTOR`: these are what a warp of it
+    multiplies by itself."""
     c: Fragment
     """Of the addend, and of the result."""
 
@@ -107,6 +107,17 @@ def _of_warpgroup(columns: int) -> Shape:
     return Shape(64, columns, 16, _HALVES.a, _HALVES.b, sums)
 
 
+def _of_quarters(part: Fragment) -> Fragment:
+    """A matrix of which each of the four warps of a warpgroup holds rows of its own."""
+    row, column = (
+        e.replace_dims_and_symbols([_LANE % WARP, _PLACE], []) for e in part.layout.results
+    )
+    layout = AffineMap(2, 0, (_LANE // WARP * part.rows + row, column))
+    return Fragment(WARPGROUP // WARP * part.rows, part.columns, layout, WARPGROUP)
+
+
+HELD_FACTOR = _of_quarters(_HALVES.a)
+"""How a warpgroup holds A (64, 16), where that lies in its registers."""
 _COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 """Of the products of warpgroups that are used; there are all multiples of 8 up to 256."""
 WARPGROUP_SHAPES: dict[tuple[str, str], Shape] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,10 @@ class Operand:
     values: NDArray[Any]
 
 
+Places = Mapping[LocalMemory, NDArray[np.int64]]
+"""The registers of a product, sums and then factors: in each memory, of each lane."""
+
+
 @dataclass
 class _Request:
     """A product of one warpgroup, or what some of its threads have of it; an entry a lane."""
@@ -39,13 +43,12 @@ class _Request:
     operands: Sequence[Operand]
     writers: list[NDArray[np.int64]]
     """Who had written the elements of each operand."""
-    sums: LocalMemory
-    places: NDArray[np.int64]
+    places: Places
     flying: Mask
 
 
-class _Sums:
-    """What is known of the sums in one local memory: (element, lane)."""
+class _Registers:
+    """What is known of sums, or of a factor, in one local memory: (element, lane)."""
 
     def __init__(self, memory: LocalMemory) -> None:
         self.touched = np.ones(memory.data.shape, np.bool_)
@@ -66,11 +69,11 @@ class AsyncProducts:
         """True if what a thread did is known to all that read, in whatever way."""
         self.committed: NDArray[np.int64] = np.zeros(machine.lanes, np.int64)
         self.requests: list[_Request] = []
-        self.known: dict[LocalMemory, _Sums] = {}
+        self.known: dict[LocalMemory, _Registers] = {}
 
     def watch(self, memory: LocalMemory) -> None:
         """From now on, other accesses of a local memory are looked at."""
-        self.known[memory] = _Sums(memory)
+        self.known[memory] = _Registers(memory)
         memory.guard = partial(self._access, memory)
 
     def request(
@@ -78,26 +81,27 @@ class AsyncProducts:
         op: Operation,
         lanes: Lanes,
         operands: Sequence[Operand],
-        sums: LocalMemory,
-        places: NDArray[np.int64],
+        places: Places,
         values: NDArray[Any],
     ) -> None:
-        """Lanes of one warpgroup ask for values at places of their sums."""
-        at = (places, lanes[:, None])
-        known = self.known[sums]
-        if (bad := known.touched[at]).any():
-            self._report("race", op, sums, lanes[bad.any(axis=1)][0], "was accessed, and no "
-                         "kernel.wgmma_fence stands between that and this")  # fmt: skip
-        if (bad := ~sums.initialized[at]).any():
-            self._report("uninitialized", op, sums, lanes[bad.any(axis=1)][0], "has no value")
-        known.flying[at] = True
-        sums.data[at] = values
+        """Lanes of one warpgroup ask for values at places of their sums, which are the first."""
+        for memory, of_lanes in places.items():
+            at = (of_lanes, lanes[:, None])
+            known = self.known[memory]
+            if (bad := known.touched[at]).any():
+                self._report("race", op, memory, lanes[bad.any(axis=1)][0], "was accessed, and no "
+                             "kernel.wgmma_fence stands between that and this")  # fmt: skip
+            if (bad := ~memory.initialized[at]).any():
+                self._report("uninitialized", op, memory, lanes[bad.any(axis=1)][0], "has no value")
+            known.flying[at] = True
+        sums, *_ = places
+        sums.data[places[sums], lanes[:, None]] = values
         for operand in operands:
             self._read(op, operand, lanes)
         writers = [self._writers(operand).copy() for operand in operands]
         self.requests.append(
             _Request(
-                op, self.machine.event(op), lanes, self.committed[lanes], operands, writers, sums,
+                op, self.machine.event(op), lanes, self.committed[lanes], operands, writers,
                 places, np.ones(len(lanes), np.bool_),
             )
         )  # fmt: skip
@@ -133,9 +137,9 @@ class AsyncProducts:
         flying = self.known[memory].flying
         flying[:, self.machine.active] = False
         for request in self.requests:
-            if request.sums is memory:
+            if memory in request.places:
                 here = request.flying
-                flying[request.places[here], request.lanes[here][:, None]] = True
+                flying[request.places[memory][here], request.lanes[here][:, None]] = True
 
     def _writers(self, operand: Operand) -> NDArray[np.int64]:
         assert operand.memory.shadow is not None
@@ -169,7 +173,7 @@ class AsyncProducts:
                 self.machine.report(hazard)
 
     def _access(self, memory: LocalMemory, op: Operation, index: Any) -> None:
-        """An ordinary access of sums."""
+        """An ordinary access of sums, or of a factor."""
         known = self.known[memory]
         known.touched[index] = True
         if not known.flying[index].any():
@@ -180,10 +184,11 @@ class AsyncProducts:
         past = [
             self.machine.access_at(request.event, lane)
             for request in self.requests
-            if request.sums is memory and lane in request.lanes
+            if memory in request.places and lane in request.lanes
         ]
+        does = "reads it" if memory.bytes < 4 else "adds to it"
         sentence = (
-            f"{memory.name} is accessed while a product that adds to it is in flight: no "
+            f"{memory.name} is accessed while a product that {does} is in flight: no "
             "kernel.wgmma_wait for it stands between"
         )
         hazard = self.machine.hazard("product in flight", op, sentence, [lane], *past[-1:])

@@ -129,6 +129,7 @@ class _Gathering:
 
 _OF_WARPGROUPS = (
     kernel.WgmmaOp,
+    kernel.WgmmaHeldOp,
     kernel.WgmmaFenceOp,
     kernel.WgmmaCommitOp,
     kernel.WgmmaWaitOp,

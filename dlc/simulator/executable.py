@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.simulator.address_space import LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
 from dlc.simulator.async_products import AsyncProducts
@@ -64,7 +65,9 @@ class Program:
                 self.memory[op.result] = ClusterMemory(op.result, op, own, machine)
         self.addresses, _ = shared_slots(func)
         """Where buffers begin in the shared memory of a block."""
-        self._sums = {op.ref for op in ops if isinstance(op, kernel.WgmmaOp)}
+        products = [op for op in ops if isinstance(op, WgmmaOpBase)]
+        held = {op.held for op in products if op.held is not None}
+        self._of_products = {op.ref for op in products} | held
         self._slot_of: dict[SSAValue, int] = {}
         self.begin(range(func.cluster_size))
         self.steps = self.block(func.body.block)
@@ -82,7 +85,7 @@ class Program:
         for memory in self.memory.values():
             if memory.shared or isinstance(memory, LocalMemory | ClusterMemory):
                 memory.allocate()
-        for ref in self._sums:
+        for ref in self._of_products:
             if isinstance(memory := self.memory[ref], LocalMemory):
                 self.products.watch(memory)
 

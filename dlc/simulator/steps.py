@@ -68,6 +68,7 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.StmatrixOp: warp_matrices.stmatrix,
     kernel.MatrixDescriptorOp: warpgroups.matrix_descriptor,
     kernel.WgmmaOp: warpgroups.wgmma,
+    kernel.WgmmaHeldOp: warpgroups.wgmma,
     kernel.WgmmaFenceOp: warpgroups.fence,
     kernel.WgmmaCommitOp: warpgroups.commit,
     kernel.WgmmaWaitOp: warpgroups.wait,

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import kernel
-from dlc.dialects.kernel_wgmma import OFFSET_LIMIT
+from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.kernel_wgmma import OFFSET_LIMIT, WgmmaOpBase
 from dlc.dialects.layouts import UNIT
+from dlc.dialects.mma_layouts import HELD_FACTOR
 from dlc.simulator.address_space import LocalMemory, swizzled
 from dlc.simulator.async_products import Operand
 from dlc.simulator.clocks import Lanes
@@ -96,33 +98,65 @@ class Descriptor:
         return np.asarray(swizzled(self.start + place, self.swizzle, 1), np.int64)
 
 
-def wgmma(program: Program, op: kernel.WgmmaOp) -> Step:
+def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
     machine, sums, shape = program.machine, program.memory[op.ref], op.shape.sizes
     assert isinstance(sums, LocalMemory)
     subscripts = program.index(op.map, op.indices)
-    slots = program.slots([op.a, op.b])
-    sizes = list(zip((shape.m, shape.n), op.majors, strict=True))
+    slots = program.slots(list(op.described.values()))
+    extents = {"A": shape.m, "B": shape.n}
+    counts = [extents[name] for name in op.described]
+    sizes = list(zip(counts, op.majors, strict=True))
     rows, columns = places_of(shape.c)
+    rank = memref_of(op.ref).get_num_dims()
 
     def step() -> Iterator[Wait]:
         given = np.stack([np.broadcast_to(machine.values[s], machine.lanes) for s in slots], axis=1)
         bits = yield from program.rendezvous.meet(op, machine.warpgroup_of, _nothing, given)
         lanes = machine.active
-        first = np.broadcast_to(sums.offset(op, subscripts(), lanes), len(lanes))
+        at = subscripts()
+        first = np.broadcast_to(sums.offset(op, at[:rank], lanes), len(lanes))
+        held = None if op.held is None else _Held.of(program, op, at[rank:], lanes)
         for group in np.unique(machine.warpgroup_of[lanes]).tolist():
             members = np.flatnonzero(machine.warpgroup_of == group)
             operands = _operands(program, op, bits[members], members, sizes)
             here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
             inside = lanes[here] - members[0]
-            a, b = (operand.values.astype(np.float32) for operand in operands)
-            places = first[here][:, None] + np.arange(shape.c.width)
-            old = sums.data[places, lanes[here][:, None]]
-            new = old.copy()
+            *left, b = (operand.values.astype(np.float32) for operand in operands)
+            places = {sums: first[here][:, None] + np.arange(shape.c.width)}
+            if held is None:
+                (a,) = left
+            else:
+                places[held.memory] = held.places[here]
+                a = held.matrix(here, lanes)
+            new = sums.data[places[sums], lanes[here][:, None]].copy()
             for k in range(shape.k):
                 new += a[rows[inside], k] * b[columns[inside], k]
-            program.products.request(op, lanes[here], operands, sums, places, new)
+            program.products.request(op, lanes[here], operands, places, new)
 
     return step
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Where threads hold A: an entry a lane."""
+
+    memory: LocalMemory
+    places: NDArray[np.int64]
+
+    @staticmethod
+    def of(program: Program, op: WgmmaOpBase, at: Any, lanes: Lanes) -> _Held:
+        assert op.held is not None
+        memory = program.memory[op.held]
+        assert isinstance(memory, LocalMemory)
+        first = np.broadcast_to(memory.offset(op, at, lanes), len(lanes))
+        return _Held(memory, first[:, None] + np.arange(HELD_FACTOR.width))
+
+    def matrix(self, here: NDArray[np.int64], lanes: Lanes) -> NDArray[np.float32]:
+        """A of one warpgroup, whose lanes are these, in f32."""
+        matrix = np.empty((HELD_FACTOR.rows, HELD_FACTOR.columns), np.float32)
+        values = self.memory.data[self.places[here], lanes[here][:, None]]
+        matrix[places_of(HELD_FACTOR)] = values.astype(np.float32)
+        return matrix
 
 
 def _nothing(lanes: Lanes) -> None:
@@ -131,12 +165,12 @@ def _nothing(lanes: Lanes) -> None:
 
 def _operands(
     program: Program,
-    op: kernel.WgmmaOp,
+    op: WgmmaOpBase,
     bits: NDArray[np.int64],
     members: Lanes,
     sizes: list[tuple[int, bool]],
 ) -> list[Operand]:
-    """A (m, k) and B (n, k), as the descriptors of the threads of a warpgroup tell them."""
+    """A (m, k) and B (n, k), those that descriptors of the threads of a warpgroup tell."""
     machine = program.machine
     if (other := (bits != bits[0]).any(axis=1)).any():
         lane = members[int(np.argmax(other))]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from xdsl.ir import Operation
 
 from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
+from dlc.dialects.mma_layouts import HELD_FACTOR, MmaAttr
 from dlc.dialects.mma_layouts import Fragment as Layout
-from dlc.dialects.mma_layouts import MmaAttr
 from dlc.trace.model import Fragment, Product
 
 MOST_COLUMNS = 32
@@ -17,22 +18,22 @@ MOST_COLUMNS = 32
 
 def products_of(func: kernel.FuncOp, line_of: Callable[[Operation], int]) -> list[Product]:
     """The products that the warps or warpgroups of a kernel compute, each kind once."""
-    ops: dict[MmaAttr, list[kernel.MmaOp | kernel.WgmmaOp]] = {}
+    ops: dict[MmaAttr, list[kernel.MmaOp | WgmmaOpBase]] = {}
     for op in func.walk():
-        if isinstance(op, kernel.MmaOp | kernel.WgmmaOp):
+        if isinstance(op, kernel.MmaOp | WgmmaOpBase):
             ops.setdefault(op.shape, []).append(op)
     return [_product(shape, found, line_of(found[0])) for shape, found in ops.items()]
 
 
-def _product(shape: MmaAttr, ops: list[kernel.MmaOp | kernel.WgmmaOp], line: int) -> Product:
+def _product(shape: MmaAttr, ops: list[kernel.MmaOp | WgmmaOpBase], line: int) -> Product:
     sizes, first = shape.sizes, ops[0]
     held, shared = {"A": sizes.a, "B": sizes.b, "C": sizes.c}, list[str]()
-    if isinstance(first, kernel.WgmmaOp):
-        held = {"C": sizes.c}
-        extents = (sizes.m, sizes.k), (sizes.k, sizes.n)
+    if isinstance(first, WgmmaOpBase):
+        held = {"C": sizes.c} if first.held is None else {"A": HELD_FACTOR, "C": sizes.c}
+        extents = {"A": (sizes.m, sizes.k), "B": (sizes.k, sizes.n)}
         shared = [
-            f"{name} ({rows} x {columns}) in %{d.ref.name_hint}, {_swizzled(d)}"
-            for name, d, (rows, columns) in zip("AB", first.factors, extents, strict=True)
+            "{} ({} x {}) in %{}, {}".format(name, *extents[name], d.ref.name_hint, _swizzled(d))
+            for name, d in zip(first.described, first.factors, strict=True)
         ]
     fragments = [fragment_of(name, layout) for name, layout in held.items()]
     named = f"{shape.shape.data}, {shape.factors.data}"

@@ -66,6 +66,7 @@ DELETED = (
     kernel.MmaOp,
     kernel.StmatrixOp,
     kernel.WgmmaOp,
+    kernel.WgmmaHeldOp,
     kernel.WgmmaFenceOp,
     kernel.WgmmaCommitOp,
     kernel.WgmmaWaitOp,
@@ -84,6 +85,7 @@ NEVER_EQUIVALENT = (
     kernel.TmaWaitOp,
     kernel.MmaOp,
     kernel.WgmmaOp,
+    kernel.WgmmaHeldOp,
     kernel.WgmmaFenceOp,
     kernel.WgmmaCommitOp,
     kernel.WgmmaWaitOp,
@@ -153,7 +155,7 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
                 yield "only read", _only_read
         case kernel.FenceProxyAsyncOp() if isinstance(op.next_op, kernel.SyncWarpOp):
             yield "after the next", _after_the_next
-        case kernel.WgmmaOp():
+        case kernel.WgmmaOp() | kernel.WgmmaHeldOp():
             yield "the other major", _other_major
         case kernel.MatrixDescriptorOp():
             yield "16 bytes more stride", _add("stride", 16)

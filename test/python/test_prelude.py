@@ -23,6 +23,13 @@ def has_nvcc() -> bool:
 
 
 # One use of every function (of every overload and instance that differs), in the table's order.
+WGMMA_ARGUMENTS = {
+    "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]"),
+    "wgmma_held": {
+        "f16": "true>(sums, eight.lane, l[1]",
+        "bf16": "true>(sums, brain8.lane, l[1]",
+    },
+}
 USES = {
     "cuda_fp16": "h[0] = __float2half_rn(__half2float(h[1]) + 1.0f);",
     "cuda_bf16": "n[0] = __float2bfloat16_rn(__bfloat162float(n[1]) + 1.0f);",
@@ -89,13 +96,15 @@ USES = {
     "stmatrix_x4_trans": "stmatrix_x4_trans(s, eight);",
     "matrix_descriptor": "*l = matrix_descriptor<16, 1024, 128>(s);",
     "hold": "hold<128>(sums);",
+    "hold_factor": "hold_factor<8>(brain8.lane);",
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>();",
     "set_max_registers": "set_max_registers<168, 40>();",
     **{
-        f"wgmma_{name}_f32_{factors}": f"wgmma_{name}_f32_{factors}<false, true>(sums, l[0], l[1]);"
+        f"{kind}_{name}_f32_{factors}": f"{kind}_{name}_f32_{factors}<{given[factors]});"
         for name, factors in WARPGROUP_SHAPES
+        for kind, given in WGMMA_ARGUMENTS.items()
     },
     "atomic_add": "atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1ull);",
     "last_block": "if (!last_block(i, 2)) return;",

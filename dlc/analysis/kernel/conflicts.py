@@ -29,6 +29,7 @@ from xdsl.ir import Block, Operation
 
 from dlc.analysis.kernel.slots import Access, Barrier, Order, Slots
 from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.ir.expr import constant_of
 
 
@@ -240,7 +241,7 @@ class _Walk:
             self._meet(access, slot, state)
         if isinstance(op, kernel.CpAsyncOp):
             state.copies.open[op, slot] = None
-        elif isinstance(op, kernel.WgmmaOp):
+        elif isinstance(op, WgmmaOpBase):
             state.products.open[op, slot] = None
 
     def _loop(self, op: scf.ForOp, state: _State) -> _State:

@@ -24,6 +24,7 @@ from dlc.analysis.kernel.roles import computing_threads, producer_branch
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, is_shared, memref_of
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import UNIT, shape_of
 from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
@@ -287,7 +288,7 @@ class _Walk:
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
                 counts.sectors += times * box / SECTOR_BYTES
                 counts.slots += times
-            case kernel.WgmmaOp():
+            case WgmmaOpBase():
                 shape = op.shape.sizes
                 warps = WARPGROUP // WARP
                 counts.group_flops += times * 2 * shape.m * shape.n * shape.k / warps

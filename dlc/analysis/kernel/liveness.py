@@ -10,6 +10,7 @@ from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_memory import is_local, is_shared
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 
 
 def live_ops(func: kernel.FuncOp) -> set[Operation]:
@@ -34,8 +35,9 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
             todo += stores.get(buffer_of(op.ref), [])
         elif isinstance(op, kernel.TmaStoreOp):
             todo += stores.get(op.source, [])
-        elif isinstance(op, kernel.WgmmaOp):  # which adds to what is there
+        elif isinstance(op, WgmmaOpBase):  # which adds to what is there
             todo += stores.get(op.ref, [])
+            todo += stores.get(op.held, []) if op.held is not None else []
         if (parent := op.parent_op()) is not None:
             todo.append(parent)
         for region in op.regions:

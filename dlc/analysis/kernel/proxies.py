@@ -12,12 +12,13 @@ from collections.abc import Collection
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
 from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 
 
 def crossing_barriers(func: kernel.FuncOp, slots: Slots) -> list[Barrier]:
     """The barriers of a kernel in front of which threads need a fence, in order."""
     barriers = [op for op in func.walk() if isinstance(op, Barrier)]
-    if not any(isinstance(op, kernel.WgmmaOp) for op in func.walk()):
+    if not any(isinstance(op, WgmmaOpBase) for op in func.walk()):
         return []
     found = [barrier for barrier in barriers if _crossed(func, slots, (barrier,))]
     others = [barrier for barrier in barriers if barrier not in found]
@@ -32,4 +33,4 @@ def _crossed(func: kernel.FuncOp, slots: Slots, barriers: Collection[Barrier]) -
 
 def _is_from_thread(conflict: Conflict) -> bool:
     first, second = conflict.first, conflict.second
-    return first.writes and isinstance(second.op, kernel.WgmmaOp) and not second.is_landing
+    return first.writes and isinstance(second.op, WgmmaOpBase) and not second.is_landing

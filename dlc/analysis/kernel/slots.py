@@ -21,6 +21,7 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_of_cluster, is_shared
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import shape_of, static_shape
 from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import bounds, within
@@ -163,7 +164,7 @@ def _first_subscript(op: Operation) -> Expr | None:
             subscripts, wide = op.target_subscripts, op.elements.value.data > 1
         case kernel.LdmatrixOp() | kernel.StmatrixOp():
             subscripts, wide = op.subscripts, True
-        case kernel.WgmmaOp():
+        case WgmmaOpBase():
             return _common_slot(op)
         case _:
             pass
@@ -172,12 +173,13 @@ def _first_subscript(op: Operation) -> Expr | None:
     return expanded(subscripts[0]) if subscripts and not several else None
 
 
-def _common_slot(op: kernel.WgmmaOp) -> Expr | None:
-    """The slot of both factors of a product, if they are matrices of rings and it is the same."""
-    a, b = (factor.subscripts for factor in op.factors)
-    if min(len(a), len(b)) < 3 or (first := expanded(a[0])) != expanded(b[0]):
+def _common_slot(op: WgmmaOpBase) -> Expr | None:
+    """The slot of a product's factors, if all are matrices of rings and it is the same."""
+    found = [factor.subscripts for factor in op.factors]
+    if min(map(len, found)) < 3:
         return None
-    return first
+    first, *others = (expanded(subscripts[0]) for subscripts in found)
+    return first if all(other == first for other in others) else None
 
 
 def _run_of(op: Operation) -> int:
@@ -263,7 +265,7 @@ def _accesses(op: Operation) -> tuple[Access, ...]:
             return (Access(op, op, op.target, True),)
         case kernel.TmaStoreOp():
             return (Access(op, op, op.source, False),)
-        case kernel.WgmmaOp():
+        case WgmmaOpBase():
             return tuple(Access(op, op, factor.ref, False) for factor in op.factors)
         case kernel.MbarrierInitOp():
             return (Access(op, op, op.barriers, True),)

@@ -46,6 +46,44 @@ struct SharedMatrix {
   }
 };
 
+template <class T>
+inline float element(const uint16_t* from) {
+  T value;
+  memcpy(&value, from, sizeof value);
+  return number(value);
+}
+
+// Adds A B, of B (16, N) where a descriptor says, to the sums of the threads of a warpgroup.
+template <class T, int N, bool n_major, class Thread>
+inline void add_product(void* const* threads, const float (&left)[64][16]) {
+  constexpr int K = 16;
+  const SharedMatrix b(static_cast<Thread*>(threads[0])->b);
+  float right[K][N], sum[64][N];
+  for (int k = 0; k < K; ++k)
+    for (int n = 0; n < N; ++n) right[k][n] = element<T>(b.at(n, k, n_major));
+  const auto each = [&](auto&& act) {
+    for (int t = 0; t < 128; ++t) {
+      const Thread& of = *static_cast<Thread*>(threads[t]);
+      for (int n = 0; n < N / 2; ++n) {
+        const Place place = of.at(t, n);
+        act(of.sums[n], sum[place.row][place.column]);
+      }
+    }
+  };
+  each([](float& mine, float& all) { all = mine; });
+  for (int m = 0; m < 64; ++m)
+    for (int k = 0; k < K; ++k)
+      for (int n = 0; n < N; ++n) sum[m][n] += left[m][k] * right[k][n];
+  each([](float& mine, float& all) { mine = all; });
+}
+
+template <class Thread, class Same>
+inline void check_same(void* const* threads, Same&& same) {
+  for (int t = 1; t < 128; ++t)
+    if (!same(*static_cast<Thread*>(threads[0]), *static_cast<Thread*>(threads[t])))
+      dlc_trap("the threads of a warpgroup give wgmma different matrix descriptors");
+}
+
 // Requests C + A B for A (64, 16) and B (16, N): T is the type of the factors' elements.
 template <class T, int N, bool m_major, bool n_major>
 inline void wgmma(float* sums, long long a, long long b, Layout at) {
@@ -55,38 +93,35 @@ inline void wgmma(float* sums, long long a, long long b, Layout at) {
     Layout at;
   } mine{sums, a, b, at};
   dlc_wgmma(&mine, sizeof mine, [](void* const* threads) {
-    constexpr int K = 16;
-    const Thread& first = *static_cast<Thread*>(threads[0]);
-    const auto element = [](const uint16_t* from) {
-      T value;
-      memcpy(&value, from, sizeof value);
-      return number(value);
-    };
-    for (int t = 1; t < 128; ++t) {
-      const Thread& other = *static_cast<Thread*>(threads[t]);
-      if (other.a != first.a || other.b != first.b)
-        dlc_trap("the threads of a warpgroup give wgmma different matrix descriptors");
-    }
-    const SharedMatrix a(first.a), b(first.b);
-    float left[64][K], right[K][N], sum[64][N];
+    check_same<Thread>(threads, [](auto& x, auto& y) { return x.a == y.a && x.b == y.b; });
+    const SharedMatrix a(static_cast<Thread*>(threads[0])->a);
+    float left[64][16];
     for (int m = 0; m < 64; ++m)
-      for (int k = 0; k < K; ++k) left[m][k] = element(a.at(m, k, m_major));
-    for (int k = 0; k < K; ++k)
-      for (int n = 0; n < N; ++n) right[k][n] = element(b.at(n, k, n_major));
-    const auto each = [&](auto&& act) {
-      for (int t = 0; t < 128; ++t) {
-        const Thread& of = *static_cast<Thread*>(threads[t]);
-        for (int n = 0; n < N / 2; ++n) {
-          const Place place = of.at(t, n);
-          act(of.sums[n], sum[place.row][place.column]);
-        }
+      for (int k = 0; k < 16; ++k) left[m][k] = element<T>(a.at(m, k, m_major));
+    add_product<T, N, n_major, Thread>(threads, left);
+  });
+}
+
+// The same, of an A whose elements threads hold; they are read when the product is computed.
+template <class T, int N, bool n_major>
+inline void wgmma_held(float* sums, const T* a, long long b, Layout at, Layout at_a) {
+  struct Thread {
+    float* sums;
+    const T* a;
+    long long b;
+    Layout at, at_a;
+  } mine{sums, a, b, at, at_a};
+  dlc_wgmma(&mine, sizeof mine, [](void* const* threads) {
+    check_same<Thread>(threads, [](auto& x, auto& y) { return x.b == y.b; });
+    float left[64][16];
+    for (int t = 0; t < 128; ++t) {
+      const Thread& of = *static_cast<Thread*>(threads[t]);
+      for (int n = 0; n < 8; ++n) {
+        const Place place = of.at_a(t, n);
+        left[place.row][place.column] = number(of.a[n]);
       }
-    };
-    each([](float& mine, float& all) { all = mine; });
-    for (int m = 0; m < 64; ++m)
-      for (int k = 0; k < K; ++k)
-        for (int n = 0; n < N; ++n) sum[m][n] += left[m][k] * right[k][n];
-    each([](float& mine, float& all) { mine = all; });
+    }
+    add_product<T, N, n_major, Thread>(threads, left);
   });
 }
 

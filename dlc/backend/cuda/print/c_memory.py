@@ -260,12 +260,16 @@ class Accesses(Values):
         start = Text(f"&{self._element_text(op.ref, op.subscripts)}")
         self.define(op, call(f"matrix_descriptor<{fields}>", start))
 
-    def wgmma(self, op: kernel.WgmmaOp) -> None:
-        helper = wgmma_name(op.shape)
+    def wgmma(self, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> None:
+        helper = wgmma_name(op.shape, held=op.held is not None)
         self.helpers.add(helper)
         turned = ", ".join("true" if major else "false" for major in op.majors)
-        sums = Text(f"&{self._element_text(op.ref, op.subscripts)}")
-        text = call(f"{helper}<{turned}>", sums, self.text[op.a], self.text[op.b])
+        sums = Text(f"&{self._element_text(op.ref, op.sums_at)}")
+        if isinstance(op, kernel.WgmmaOp):
+            a = self.text[op.a]
+        else:
+            a = Text(f"&{self._element_text(op.a, op.held_at)}")
+        text = call(f"{helper}<{turned}>", sums, a, self.text[op.b])
         self._effect(None, f"{text};")
 
     def order_products(
@@ -276,10 +280,11 @@ class Accesses(Values):
         argument = f"<{op.pending.value.data}>" if isinstance(op, kernel.WgmmaWaitOp) else ""
         lines = [f"{helper}{argument}();"]
         for ref in () if isinstance(op, kernel.WgmmaCommitOp) else op.sums:
-            self.helpers.add("hold")
+            hold = "hold" if element_bytes(memref_of(ref).element_type) == 4 else "hold_factor"
+            self.helpers.add(hold)
             shape = static_shape(ref.type)
             first = f"&{self.text[ref]}{'[0]' * len(shape)}"
-            lines.append(f"hold<{prod(shape)}>({first});")
+            lines.append(f"{hold}<{prod(shape)}>({first});")
         for line in lines if isinstance(op, kernel.WgmmaWaitOp) else reversed(lines):
             self._effect(None, line)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.backend.cuda.print.prelude_mma import layout_function, operands
-from dlc.dialects.mma_layouts import WARPGROUP_SHAPES, MmaAttr
+from dlc.dialects.mma_layouts import HELD_FACTOR, WARPGROUP_SHAPES, MmaAttr
 from dlc.ir.elements import element
 
 _HEADERS = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
@@ -37,6 +37,22 @@ _PIN = Function(
     f"template <int n>\n{INLINE} void hold(float* sums)",
     '#pragma unroll\nfor (int i = 0; i < n; ++i) asm volatile("" : "+f"(sums[i]) :: "memory");',
     "(void)sums;",
+    (),
+    90,
+    only_arch=True,
+)
+_PIN_FACTOR = Function(
+    "hold_factor",
+    "Factors in registers, two elements in each, are there here, as sums by `hold`.",
+    f"template <int n, class T>\n{INLINE} void hold_factor(T* factor)",
+    "#pragma unroll\n"
+    "for (int i = 0; i < n; i += 2) {\n"
+    "  unsigned word;\n"
+    "  memcpy(&word, &factor[i], 4);\n"
+    '  asm volatile("" : "+r"(word) :: "memory");\n'
+    "  memcpy(&factor[i], &word, 4);\n"
+    "}",
+    "(void)factor;",
     (),
     90,
     only_arch=True,
@@ -87,9 +103,48 @@ _SET_REGISTERS = Function(
 )
 
 
-def wgmma_name(shape: MmaAttr) -> str:
-    """The name of the function of a product."""
-    return f"wgmma_{shape.shape.data}_f32_{shape.factors.data}"
+def wgmma_name(shape: MmaAttr, *, held: bool = False) -> str:
+    """The name of the function of a product, of an A that lies in registers if it is held."""
+    kind = "wgmma_held" if held else "wgmma"
+    return f"{kind}_{shape.shape.data}_f32_{shape.factors.data}"
+
+
+def _wgmma_held(shape: MmaAttr) -> Function:
+    factors, sizes, type = shape.factors.data, shape.sizes, element(shape.element).c
+    count, words = sizes.c.width, HELD_FACTOR.width // 2
+    registers = _wrapped([f"%{n}" for n in range(count)])
+    a = ", ".join(f"%{count + n}" for n in range(words))
+    b, p, turned = (f"%{count + words + n}" for n in range(3))
+    device = (
+        f"unsigned word[{words}];\n"
+        "memcpy(word, a, sizeof word);\n"
+        'asm volatile("{ .reg .pred p;"\n'
+        f'             "setp.ne.b32 p, {p}, 0;"\n'
+        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}.{factors}"\n'
+        f'             " {{{registers}}},"\n'
+        f'             " {{{a}}}, {b}, p, 1, 1, {turned}; }}"\n'
+        f"             : {operands('+f', 'sums', count)}\n"
+        f"             : {operands('r', 'word', words)},\n"
+        '               "l"(b), "n"(1), "n"(int(n_major)) : "memory");'
+    )
+    host = (
+        f"const dlc::Layout at = {layout_function(sizes.c)};\n"
+        f"const dlc::Layout at_a = {layout_function(HELD_FACTOR)};\n"
+        f"dlc::wgmma_held<{type}, {sizes.n}, n_major>(sums, a, b, at, at_a);"
+    )
+    return Function(
+        wgmma_name(shape, held=True),
+        f"As wgmma, of {sizes.n} columns and an A that a warpgroup holds together, 16 rows a warp\n"
+        "// (PTX ISA: wgmma.mma_async).",
+        f"template <bool n_major>\n"
+        f"{INLINE} void {wgmma_name(shape, held=True)}(\n"
+        f"    float* sums, const {type}* a, long long b)",
+        device,
+        host,
+        (_HEADERS[factors],),
+        90,
+        only_arch=True,
+    )
 
 
 def _wgmma(shape: MmaAttr) -> Function:
@@ -132,9 +187,10 @@ def _wrapped(names: list[str]) -> str:
 
 
 def _functions() -> Iterator[Function]:
-    yield from (_DESCRIPTOR, _PIN, _FENCE, _COMMIT, _WAIT, _SET_REGISTERS)
+    yield from (_DESCRIPTOR, _PIN, _PIN_FACTOR, _FENCE, _COMMIT, _WAIT, _SET_REGISTERS)
     for names in WARPGROUP_SHAPES:
         yield _wgmma(MmaAttr(*names))
+        yield _wgmma_held(MmaAttr(*names))
 
 
 WGMMA_FUNCTIONS = tuple(_functions())

@@ -373,7 +373,7 @@ class _KernelPrinter(Accesses):
                 self.matrix_rows(op)
             case kernel.MatrixDescriptorOp():
                 self.matrix_descriptor(op)
-            case kernel.WgmmaOp():
+            case kernel.WgmmaOp() | kernel.WgmmaHeldOp():
                 self.wgmma(op)
             case kernel.WgmmaFenceOp() | kernel.WgmmaCommitOp() | kernel.WgmmaWaitOp():
                 self.order_products(op)
