@@ -1,12 +1,14 @@
 """
 What eager PyTorch refuses for the values or for want of them, which an export does not ask.
 
-`x.max()` of nothing and `i // 0` trace as well as any call. They raise here, when the program is
-compiled, what they raise in eager PyTorch on a CPU.
+`x.max()` of nothing, `i // 0` and a product of f32 and f64 trace as well as any call. They raise
+here, when the program is compiled, what they raise in eager PyTorch on a CPU.
 """
 
 from __future__ import annotations
 
+import re
+from math import prod
 from typing import Any
 
 import torch
@@ -29,6 +31,15 @@ class DivisionByZero(ImportFailure, RuntimeError, ZeroDivisionError):
     """Integers are divided by a constant that is zero."""
 
 
+class MixedTypes(ImportFailure, RuntimeError):
+    """An operation does not take tensors of these dtypes together."""
+
+
+BESIDE_ALL = frozenset((torch.bool, torch.int64))
+"""Dtypes of masks and indices, which operations take beside others."""
+OF_TYPES = re.compile(r"(?i)d?types?\b|promot|expected (Double|Float|Half|BFloat16|Long)")
+SMALL = 4096
+"""Elements of a tensor that an operation may write to where its dtypes are tried."""
 DIVISIONS = frozenset(("div", "floor_divide", "fmod", "remainder"))
 
 
@@ -42,6 +53,7 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
             raise DivisionByZero(f"{name}: expected integers to be divided by other than 0", place)
     values = [n.meta.get("val") for n in node.all_input_nodes]
     tensors = [value for value in values if not is_of_sizes(value)]
+    _check_types(node, name, tensors, place)
     if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
         return
     args, kwargs = tree_map_only(Node, _empty, (node.args, dict(node.kwargs)))
@@ -53,6 +65,31 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
         raise EmptyIndexError(f"{name}: {error}", place) from None
     except RuntimeError as error:
         raise EmptyError(f"{name}: {error}", place) from None
+
+
+def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:
+    """Raises what an operation that is not elementwise does where dtypes do not go together."""
+    dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)} - BESIDE_ALL
+    if len(dtypes) < 2 or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
+        return
+    args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
+    try:
+        with torch.no_grad():
+            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+    except RuntimeError as error:
+        if OF_TYPES.search(str(error)):
+            raise MixedTypes(f"{name}: {error}", place) from None
+
+
+def _zeros(node: Node) -> Any:
+    """Zeros, of which there is one in memory if there are many, for what a node stands for."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (list, tuple)) else _number(value)
+    shape = tuple(map(_number, value.shape))
+    if prod(shape) <= SMALL:
+        return torch.zeros(shape, dtype=value.dtype, device=value.device)
+    return torch.zeros((), dtype=value.dtype, device=value.device).expand(shape)
 
 
 def _empty(node: Node) -> torch.Tensor | int:

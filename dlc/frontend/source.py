@@ -30,7 +30,7 @@ DLC = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
 PASSED_THROUGH = (HERE + "unchecked.py", HERE + "subscripts.py")
-"""They stand between a program and the functions that it calls."""
+"""They stand between a program and the functions that it calls, or what stands in for these."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
 ON_DATA = (
@@ -159,21 +159,24 @@ def _innermost(
 ) -> Place | None:
     inner = [frames[i] for i in _inside_program([frame.filename for frame in frames])]
     users = [frame for frame in inner if not frame.filename.startswith(TORCH)]
-    if not users and (caller := _caller()):
-        return Place.of_line(*caller, shown_as)
-    found = [*inner, *users]
-    return Place.of_frame(found[-1], shown_as) if found else None
+    found = users[-1] if users else _caller() or (inner[-1] if inner else None)
+    return None if found is None else Place.of_frame(found, shown_as)
 
 
-def _caller() -> tuple[str, int] | None:
-    """The line of the user's that called dlc, or a function that dlc has compiled."""
+def _caller() -> traceback.FrameSummary | None:
+    """Where the user called dlc, or a function that dlc has compiled."""
     frame = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(COMMANDS):
             return None
         if not file.startswith((DLC, TORCH, STANDARD, *GENERATED)):
-            return file, frame.f_lineno
+            positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+            line, end_line, column, end_column = positions
+            return traceback.FrameSummary(
+                file, line or frame.f_lineno, frame.f_code.co_name,
+                end_lineno=end_line, colno=column, end_colno=end_column,
+            )  # fmt: skip
         frame = frame.f_back
     return None
 
@@ -181,12 +184,12 @@ def _caller() -> tuple[str, int] | None:
 def _inside_program(files: Sequence[str]) -> list[int]:
     """The frames below this package's own, of the user's code and of the modules of torch.nn."""
     passed = [file in PASSED_THROUGH for file in files]
-    own = [i for i, file in enumerate(files) if file.startswith(HERE) and not passed[i]]
+    entered = passed.index(True) if True in passed else len(files)  # what follows stands in
+    own = [i for i in range(entered) if files[i].startswith(HERE)]
     return [
         i
         for i in range(own[-1] + 1 if own else 0, len(files))
-        if not passed[i]
-        and not files[i].startswith(GENERATED)
+        if not files[i].startswith((HERE, *GENERATED))
         and (files[i].startswith(MODULES) or not files[i].startswith(TORCH))
     ]
 

@@ -41,6 +41,69 @@ def test_it_raises_as_eager_does(name: str) -> None:
         assert isinstance(ours.value, ZeroDivisionError)
 
 
+TWO, COLUMN = torch.ones(2, 4, dtype=torch.float64), torch.ones(4, 3)
+MIXED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "linear": (torch.nn.Linear(4, 3), (TWO,)),
+    "matmul": (torch.matmul, (TWO, COLUMN)),
+    "mv": (torch.mv, (TWO, COLUMN[:, 0])),
+    "addmm": (torch.addmm, (torch.ones(3), TWO, COLUMN)),
+    "halves": (torch.matmul, (TWO.half(), COLUMN.bfloat16())),
+    "large": (torch.matmul, (torch.ones(128, 256), torch.ones(256, 128, dtype=torch.float64))),
+    "bytes": (torch.matmul, (TWO.to(torch.int8), COLUMN.to(torch.int32))),
+    "layer norm": (torch.nn.LayerNorm(4), (TWO,)),
+    "batch norm": (torch.nn.BatchNorm1d(4).eval(), (TWO,)),
+    "transposed": (torch.nn.ConvTranspose1d(2, 3, 1), (TWO,)),
+    "attention": (torch.nn.MultiheadAttention(4, 2).eval(), (TWO, TWO, TWO)),
+    "cdist": (torch.cdist, (TWO, COLUMN.T)),
+    "index_add": (lambda x, y: x.index_add(0, FOUR[:2], y[:2, :1].expand(2, 4)), (TWO, COLUMN)),
+    "index_put": (lambda x, y: x.index_put((FOUR[:1],), y), (TWO, COLUMN[:, 0])),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_dtypes_that_eager_refuses_together_are_refused(name: str) -> None:
+    program, args = MIXED[name]
+    with torch.no_grad():
+        with pytest.raises(RuntimeError):
+            program(*args)
+        with pytest.raises(RuntimeError, match=r"dtype|scalar type") as ours:
+            dlc.compile(program, args, backend="host")
+    assert isinstance(ours.value, ImportFailure)
+    assert ours.value.place is not None
+    assert ours.value.place.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        (lambda x, y: torch.cat([x, y.T[:2]]), (TWO, COLUMN)),
+        (lambda x, y: torch.where(y.T[:2] > 0, x, y.T[:2]) + x * y.T[:2], (TWO, COLUMN)),
+        (torch.nn.functional.rms_norm, (TWO.bfloat16(), (4,), COLUMN[:, 0])),
+        (torch.nn.functional.embedding, (FOUR.int(), COLUMN)),
+        (torch.nn.LayerNorm(4), (TWO.bfloat16(),)),
+    ],
+)
+def test_dtypes_that_eager_takes_together_are_taken(
+    program: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    with torch.no_grad():
+        expected = program(*args)
+        result = dlc.compile(program, args, backend="host")(*args)
+    torch.testing.assert_close(result, expected)
+
+
+def test_autocast_makes_dtypes_go_together() -> None:
+    program, args = MIXED["matmul"][0], (TWO.float(), COLUMN.bfloat16())
+
+    def cast(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return program(x, y)
+
+    assert dlc.compile(cast, args, backend="host")(*args).dtype == torch.bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert dlc.compile(program, args, backend="host")(*args).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("name", ["argmax", "argmin", "amax", "amin", "aminmax"])
 def test_export_refuses_the_others(name: str) -> None:
     with pytest.raises(ImportFailure, match=r"zero-size|to be specified"):

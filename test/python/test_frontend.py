@@ -569,6 +569,14 @@ def test_what_the_program_raises_is_told_at_the_operator() -> None:
         import_program(lambda é, x: (é + 1) * 2 + x.view(7), (torch.randn(3), torch.randn(3)))
     assert caught.value.place is not None
     assert caught.value.place.text[caught.value.place.column - 1 :].startswith("x.view(7)")
+    # A function that dlc has a stand-in for.
+    text = (
+        "x = torch.randn(9, 2, 6)\nx.sum() + F.ctc_loss(x, torch.ones(3, 5).long(), [9, 9], [5, 4])"
+    )
+    with pytest.raises(ImportFailure) as caught:
+        capture(text)
+    assert caught.value.place is not None
+    assert (caught.value.place.line, caught.value.place.column) == (2, 11)
 
 
 # Text and scripts
