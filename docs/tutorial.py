@@ -20,10 +20,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from warnings import catch_warnings
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -131,6 +129,8 @@ class Clone:
 
     def start(self) -> None:
         """Starts a server of dlc as it is now, by a fork of this process."""
+        from forked import import_torch
+
         import_torch()
         self.server = os.fork()
         if self.server == 0:
@@ -146,16 +146,6 @@ class Clone:
             os.kill(self.server, signal.SIGKILL)
             os.waitpid(self.server, 0)
             self.server = None
-
-
-@cache
-def import_torch() -> None:
-    """Imports what takes long and is not dlc's; an export imports what it needs."""
-    import torch
-
-    with catch_warnings(action="ignore"):
-        program = torch.export.export(torch.nn.Identity(), (torch.zeros(1),))
-        program.run_decompositions()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from forked import forked_python
 
 STEP = '''
 """Blocks are numbered along another axis."""
@@ -80,7 +81,7 @@ BLOCKS = "tileify,blockify-launch{block=32,32 thread=8,8}"
 def tool(
     tool: str, *arguments: str, folder: Path, code: int = 0, load: str = ""
 ) -> tuple[str, str]:
-    """What one of dlc's tools prints in a process of its own."""
+    """What one of dlc's tools prints in a process that has not imported any of dlc."""
     module = {"dlc": "dlc.cli.dlc_cli", "dlc-opt": "dlc.cli.dlc_opt"}[tool]
     return python("-m", module, *arguments, folder=folder, code=code, load=load)
 
@@ -93,7 +94,7 @@ def python(*arguments: str, folder: Path, code: int = 0, load: str = "") -> tupl
         "DLC_CACHE_DIR": str(folder / "cache"),
         "DLC_LOAD": load,
     }
-    command = [sys.executable, *arguments]
+    command = [*forked_python(), *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
