@@ -165,6 +165,8 @@ def test_least_squares(driver: str | None) -> None:
               ((2, 5, 3), (2, 5)), ((2, 5, 3), (2, 5, 1))]  # fmt: skip
     if driver != "gels":  # eager leaves the residuals of no columns as they come
         shapes.append(((3, 0), (3, 2)))
+    if driver in ("gelsy", "gelss", "gelsd"):  # these differ in what they tell, not in how
+        shapes = [shapes[1], *shapes[-2:]]
     for matrix, right in shapes:
         a, b = torch.randn(matrix), torch.randn(right)
         check(lambda a, b: linalg.lstsq(a, b, driver=driver), a, b)
