@@ -14,9 +14,14 @@ from dlc.dialects import tile
 from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.kernel_op import TUNED, KernelSignature, kernels_in
 from dlc.ir.provenance import ops_of
-from dlc.passes import CHOOSING, Step, last_step, step_before
+from dlc.passes import CHOOSING, JOINING, Step, last_step, step_before
 from dlc.remarks import Remark
-from dlc.schedule.kernel_table import combining_kernels, kernel_table
+from dlc.schedule.kernel_table import (
+    combining_kernels,
+    joined_launches,
+    kernel_table,
+    launches_in,
+)
 from dlc.schedule.progress import schedule_as_run
 from dlc.target import target_of
 from dlc.text import BOLD, CYAN, DIM, paint
@@ -69,6 +74,8 @@ class Explanation:
         self._table = ""
         self._named: set[str] = set()
         self._combining = ""
+        self._apart = 0
+        self._joined = ""
         self._plan = ""
         self._ops: dict[str, list[str]] = {}
         self._schedules: dict[str, str] = {}
@@ -94,6 +101,11 @@ class Explanation:
             self._look(module)
             self._combining = combining_kernels(module, self._named) if self._table else ""
 
+        if step == step_before(JOINING):
+            self._apart = launches_in(module)
+        if step.pass_name == JOINING:
+            self._joined = joined_launches(self._apart, launches_in(module))
+
     def _look(self, module: ModuleOp) -> None:
         """Notes what the kernels of the Tile IR say themselves."""
         for kernel in module.walk():
@@ -105,7 +117,7 @@ class Explanation:
     def __str__(self) -> str:
         made = [r.kernel for r in self._remarks if r.pass_name == "bind-axes"]
         kernels = dict.fromkeys(made)
-        head = "\n".join(part for part in (self._table, self._combining) if part)
+        head = "\n".join(part for part in (self._table, self._combining, self._joined) if part)
         parts = [part for part in (head, self._plan) if part]
         return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"
 

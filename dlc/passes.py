@@ -69,6 +69,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
 
 CHOOSING = "schedule-kernels"
 """The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
+JOINING = "join-launches"
+"""The pass after which the kernels of a program are those that are launched."""
 FIRST_STEP = "tileify"
 """With which every schedule begins."""
 

@@ -58,8 +58,8 @@ def diff(before: str, after: str, colour: bool = False) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 ring`, `2 rings`, `2 passes`."""
-    plural = "es" if noun.endswith("s") else "s"
+    """`1 ring`, `2 rings`, `2 passes`, `2 launches`."""
+    plural = "es" if noun.endswith(("s", "ch")) else "s"
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
 
 

@@ -62,6 +62,18 @@ def combining_kernels(module: ModuleOp, named: Collection[str]) -> str:
     return f"{counted(more, 'kernel')} more {verb} what is split: {launches} launches in all"
 
 
+def launches_in(module: ModuleOp) -> int:
+    """How often kernels of the Kernel IR are launched."""
+    return sum(turns_around(op) for op in module.walk() if isinstance(op, LaunchOp))
+
+
+def joined_launches(apart: int, joined: int) -> str:
+    """How many launches there are where some do what several did; empty if none does."""
+    if joined == apart:
+        return ""
+    return f"what reads the same runs in one launch: {counted(joined, 'launch')} instead of {apart}"
+
+
 def _launched_again(module: ModuleOp) -> Counter[object]:
     """How often each kernel is launched beside where it stands."""
     again: Counter[object] = Counter()

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from dlc.backend.executor import Executor, get_backend
+from dlc.cli.dlc_cli import main
 from dlc.frontend.fx import import_program
 from dlc.pipeline import run_pipeline, text_of
 from dlc.simulator.checker import check_module
@@ -100,3 +101,15 @@ def test_sums_of_parts_of_products_in_one_launch(target: str) -> None:
     for one, other in zip(found, products(*(x.double() for x in arguments)), strict=True):
         torch.testing.assert_close(torch.as_tensor(one).double(), other, rtol=1e-5, atol=1e-5)
     assert {v.answer for v in check_module(module, blocks=24)} == {"clean"}
+
+
+def test_explain_counts_what_is_launched(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two kernels of the Loop IR that run in one launch, after the sum of both."""
+    program = (
+        "x = torch.randn(1, 512); "
+        "F.linear(x, torch.randn(256, 512)).relu(), F.linear(x, torch.randn(64, 512)).tanh()"
+    )
+    assert main(["compile", "-c", program, "--target", "sm_90", "--explain"]) == 0
+    said = capsys.readouterr().out
+    assert "2 kernels, launched 2 times" in said
+    assert "what reads the same runs in one launch: 1 launch instead of 2" in said
