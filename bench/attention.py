@@ -109,7 +109,8 @@ def markdown(data: dict[str, Row]) -> str:
             *name.split(" "),
             *(f"{row['us']:.1f}", str(row["kernels"]), tile(row["schedule"])),
             *(str(row[n]) for n in ("threads", "registers", "spill_bytes", "shared_bytes")),
-            *(str(row["blocks_per_sm"]), f"{row['bank_ways']:.3g}", f"{row['fma_share']:.1%}"),
+            *(str(row["blocks_per_sm"]), f"{row['bank_ways']:.3g}"),
+            f"{row['fma_share']:.1%}" if row["fma_share"] else "-",
         ]
         for name, row in data.items()
         if " " in name
@@ -130,7 +131,7 @@ def markdown(data: dict[str, Row]) -> str:
         "Made by `python bench/attention.py`: times are predictions. fp32, 32 heads, as many",
         "rows as keys. A block is its rows, columns and keys in a chunk; of more kernels than one,",
         "the last stands here. The loop is that over keys, as it is written: of a causal mask it",
-        "holds both ways to store scores, of which a block goes one.",
+        "holds both ways to store scores, of which a block goes one. Of one chunk there is none.",
         "",
         table(head, static),
         "",

@@ -34,6 +34,7 @@ STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("bind-a
 """The sixteen scheduling steps, in order."""
 GUARD, CANARY = 1024, -12344
 EPSILON = float(np.finfo(np.float32).eps)
+TF32_EPSILON = 2.0**-10
 
 Array = np.ndarray[Any, Any]
 
@@ -209,8 +210,10 @@ def compare(case: loop_cases.Case, results: Sequence[Array], what: str) -> None:
     The largest error of a result may be 2 * sqrt(n) ulp of its largest element, n the terms of the
     longest reduce, and 4 ulp at least: each of n additions rounds a partial sum by up to half an
     ulp, either way, and the scalar operations around it by some ulp more. A result of f16 is
-    rounded once, by half an ulp of its own.
+    rounded once, by half an ulp of its own. Where a schedule, which `what` names, multiplies in
+    tf32, an ulp is one of that: factors have 10 bits behind the first.
     """
+    epsilon = TF32_EPSILON if "precision=tf32" in what else EPSILON
     for found, expected in zip(results, reference(case), strict=True):
         result = found.reshape(expected.shape)
         if result.dtype == np.int64:
@@ -218,7 +221,7 @@ def compare(case: loop_cases.Case, results: Sequence[Array], what: str) -> None:
             continue
         scale = np.abs(expected).max(initial=0)
         error = np.abs(result - expected).max(initial=0)  # NaN where something is NaN
-        bound = EPSILON * scale * max(4, 2 * case.longest**0.5)
+        bound = epsilon * scale * max(4, 2 * case.longest**0.5)
         if result.dtype == np.float16:
             bound += float(np.finfo(np.float16).eps) / 2 * scale
         assert error <= bound, f"{case.name}, {what}: error {error:.3g} > {bound:.3g}"

@@ -78,7 +78,11 @@ def test_by_default(name: str) -> None:
     agrees(compiled(*inputs), variant, inputs)
 
 
-@pytest.mark.parametrize("name", ["a scale", "an additive mask", "relative positions", "pooling"])
+@pytest.mark.parametrize(
+    "name",
+    ["a scale", "an additive mask", "a boolean mask", "causal", "a window", "ALiBi", "soft-capped",
+     "multi-query", "relative positions", "pooling"],
+)  # fmt: skip
 @pytest.mark.parametrize("rows", [1, 7])
 def test_no_keys(name: str, rows: int, tmp_path: Path) -> None:
     variant = VARIANTS[name]
@@ -101,7 +105,11 @@ def test_rows_of_which_all_is_masked(name: str, tmp_path: Path) -> None:
     assert_right(variant, inputs, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a scale", "ALiBi", "scaled results", "cross entropy", "pooling"])
+@pytest.mark.parametrize(
+    "name",
+    ["a scale", "causal", "a window", "ALiBi", "multi-query", "scaled results", "cross entropy",
+     "pooling"],
+)  # fmt: skip
 def test_scores_of_ten_thousands(name: str, tmp_path: Path) -> None:
     """From -1e4 to 1e4, whose products are exact, so that differences are."""
     variant = VARIANTS[name]
@@ -124,8 +132,10 @@ def test_infinities_and_nan(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", HALVES, ids=["f16", "bf16"])
 @pytest.mark.parametrize(
-    "name", ["a boolean mask", "multi-query", "relative positions", "cross entropy", "pooling"]
-)
+    "name",
+    ["an additive mask", "a boolean mask", "causal", "a window", "ALiBi", "soft-capped",
+     "multi-query", "relative positions", "cross entropy", "pooling"],
+)  # fmt: skip
 def test_halves(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     """
     A largest and a sum are joined; a product with probabilities is not, as these are rounded to the
