@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from dlc.diagnostics import with_hint
+from dlc.frontend.dotted import value_of
 from dlc.frontend.hidden_state import places_of
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
@@ -39,6 +41,10 @@ DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
 GIVEN = (
     "what this gives is changed in place when it is called again, and is not what it was then; "
     "return a copy"
+)
+EARLY = (
+    "this runs before the program, whose functions and hooks have kept nothing so far; return what "
+    "they keep"
 )
 KEPT_NUMBERS = (
     "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
@@ -106,12 +112,23 @@ class Lifter(ProgramValues):
             return self.evaluate(node, node, None)
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
+        if self._makes_parameter(node):
+            return self.evaluate(node, node, None)
         match node:
             case ast.IfExp(test=first) | ast.BoolOp(values=[first, *_]):
                 return self.visit_choice(node, first, outermost)
             case ast.Compare(ops=[_, _, *_]):
                 return self.visit_chain(node, outermost)
         return self.visit_parts(node, outermost, assigned)
+
+    def _makes_parameter(self, node: ast.expr) -> bool:
+        """True for a parameter of what is made in its call: its numbers are its own."""
+        match node:
+            case ast.Call(func=made) if value_of(made, self.scope) is torch.nn.Parameter:
+                names = names_in(node)
+                data = any(self.is_data(self.scope.get(name)) for name in names)
+                return names.isdisjoint(self.computed) and not data and not self.is_late(node)
+        return False
 
     def visit_choice(self, node: ast.IfExp | ast.BoolOp, first: ast.expr, outermost: bool) -> Part:
         """What is chosen by what is known; the rest is not evaluated."""
@@ -337,12 +354,21 @@ class Lifter(ProgramValues):
             rename(node, name, self.constant(value, node).id)
         return node
 
+    @contextmanager
+    def _early_hint(self) -> Iterator[None]:
+        """Says why what functions of the program keep is not there yet."""
+        try:
+            yield
+        except (LookupError, AttributeError) as error:
+            with_hint(error, EARLY if self.computed else None)
+            raise
+
     def evaluate(
         self, node: ast.expr, code: ast.expr, build: Callable[[], ast.expr] | None
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with self.runs.noting(node):
+        with self.runs.noting(node), self._early_hint():
             # A lambda looks at the script's variables as they are when it is called.
             value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
         fresh = self.random.holds(value) or self.random.holds(owner_of(value))

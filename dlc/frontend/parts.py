@@ -49,6 +49,8 @@ def errors_in(filename: str) -> Iterator[None]:
                 "the program's text runs once; make it smaller"
             )
         failure = ImportFailure(f"{type(error).__name__}: {first}", place)
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
         raise with_hint(failure, closest_name(error)) from error
 
 

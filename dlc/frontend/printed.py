@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+from dlc.frontend.parts import names_in
 
 DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist numpy format".split())
 """What is printed of a tensor that is no tensor."""
 
 
+NUMBERS = frozenset("float int bool str repr len format".split())
+"""Functions that give what is no tensor."""
+
+
 def is_description(node: ast.expr) -> bool:
     """True for text, and what a tensor is asked for beside its elements."""
     return isinstance(node, ast.JoinedStr) or _owner(node) is not None
+
+
+def looks(node: ast.expr, looked: Collection[str], computed: Collection[str]) -> bool:
+    """
+    True for what is for a user's eyes: numbers, lists and text of tensors, and what is made of such
+    alone; `looked` are the variables that have some, among those that are `computed`.
+    """
+    match node:
+        case ast.Name(id=name):
+            return name in looked
+        case ast.Call(func=ast.Name(id=name)) if name in NUMBERS:
+            return True
+    if is_description(node):
+        return True
+    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return False
+    parts = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+    parts += [k.value for k in ast.iter_child_nodes(node) if isinstance(k, ast.keyword)]
+    own = [p for p in parts if not names_in(p).isdisjoint(computed)]
+    return bool(own) and all(looks(part, looked, computed) for part in own)
 
 
 def described(node: ast.expr) -> Iterator[ast.expr]:

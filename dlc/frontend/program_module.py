@@ -49,7 +49,9 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     base = torch.nn.Module if called is None else CalledModule
     made = forward(lifter, body, result)
     trials = Trials(lifter.filename) if asks(made) else None
-    kept = guarded(made, lifter.scope, lifter.filename, lifter.tree, trials)
+    kept = guarded(
+        made, lifter.scope, lifter.filename, lifter.tree, trials, frozenset(lifter.assigned)
+    )
     place_of = partial(place_of_sentence, filename=lifter.filename, tree=lifter.tree)
     own = {"forward": kept, "is_tried": trials is None, "place_of": staticmethod(place_of)}
     program: Any = type("Program", (base,), own)

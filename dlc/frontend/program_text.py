@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
+from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.lift import Lifter
 from dlc.frontend.outside import CLOCKS, domains_in
+from dlc.frontend.parts import names_in
+from dlc.frontend.printed import looks
+from dlc.frontend.program_values import has_tensor
+from dlc.frontend.quiet_traces import SHOWS
+from dlc.frontend.variables import is_stored, loaded
 
 
 class ProgramText:
@@ -21,6 +34,10 @@ class ProgramText:
         """What the program computed, the last of it last."""
         self.is_doubtful = False
         """True if the last of it may be a number of the script's own."""
+        self.looked: set[str] = set()
+        """The variables that have what is for a user's eyes: numbers and text of tensors."""
+        self._looks: set[ast.stmt] = set()
+        """The statements that assign such."""
         self._domains: set[str] = set()
         """What the program asks or changes outside of its variables."""
 
@@ -32,6 +49,44 @@ class ProgramText:
     def has_computed(self, *results: ast.expr, is_doubtful: bool = False) -> None:
         self.results += results
         self.is_doubtful = is_doubtful
+
+    def has_assigned(self, value: ast.expr, target: ast.expr) -> None:
+        """Notes what the program's last statement has assigned."""
+        scope = self.lifter.scope
+        computed = {n for n in names_in(value) if n in self.lifter.computed or not _plain(scope, n)}
+        looked = looks(value, self.looked, computed) and not self.lifter.acts(value)
+        names = {n.id for n in ast.walk(target) if is_stored(n)}
+        if looked:
+            self._looks.add(self.body[-1])
+            self.looked |= names
+        else:
+            self.looked -= names
+        if not (looked and self.results):
+            is_doubtful = looked or not isinstance(target, ast.Name | ast.Tuple | ast.List)
+            self.has_computed(loaded(target), is_doubtful=is_doubtful)
+
+    def without_looks(self, result: ast.expr, read: Collection[str]) -> list[ast.stmt]:
+        """
+        The statements without those at the end of which only a user's eyes have something;
+        functions look at the variables in `read`.
+        """
+        live, kept = names_in(result) | {*read}, list[ast.stmt]()
+        for statement in reversed(self.body):
+            stored = {n.id for n in ast.walk(statement) if is_stored(n)}
+            if live.isdisjoint(stored) and (
+                statement in self._looks or _only_shows(statement, self._goes_on)
+            ):
+                continue
+            live |= names_in(statement)
+            kept.append(statement)
+        return kept[::-1]
+
+    def _goes_on(self, over: ast.expr) -> bool:
+        """True if a loop over something may change it."""
+        scope, is_own = self.lifter.scope, self.lifter.objects.is_own
+        return any(isinstance(n, ast.Await | ast.NamedExpr) for n in ast.walk(over)) or any(
+            is_own(scope.get(name)) for name in names_in(over)
+        )
 
     def define(self, definition: ast.stmt) -> None:
         """Makes a function the program's."""
@@ -54,3 +109,26 @@ class ProgramText:
 
     def _asked_in(self, node: ast.AST) -> frozenset[str]:
         return domains_in(node, {**self.lifter.scope, **self.lifter.values}) - CLOCKS
+
+
+def _only_shows(statement: ast.stmt, goes_on: Callable[[ast.expr], bool]) -> bool:
+    """True for a loop that prints and does nothing else."""
+    match statement:
+        case ast.If(test=ast.Call(func=ast.Name(id=name)), orelse=others) if name == SHOWS:
+            return not others
+        case ast.For(body=body, orelse=others, iter=over) if not goes_on(over):
+            return all(_only_shows(inner, goes_on) for inner in (*body, *others))
+    return isinstance(statement, ast.Pass)
+
+
+def _plain(scope: Mapping[str, Any], name: str) -> bool:
+    """True for a name of a number, text or a module of Python's own or NumPy's."""
+    if name not in scope:
+        return hasattr(builtins, name)
+    value = scope[name]
+    if isinstance(value, ModuleType):
+        root = value.__name__.partition(".")[0]
+        return root == "numpy" or root in sys.stdlib_module_names
+    if isinstance(value, tuple | list | dict):
+        return not has_tensor(value) and not any(map(callable, tree_leaves(value)))
+    return isinstance(value, int | float | str | np.generic | np.ndarray | None)

@@ -27,11 +27,16 @@ def program_of(lifter: Lifter, statements: Statements) -> Program:
     """
     text = statements.program
     assert text.result is not None
-    program = program_module(lifter, text.body, copy.deepcopy(text.result))
+
+    def program_with(result: ast.expr) -> Program:
+        body = text.without_looks(result, statements.seen)
+        return program_module(lifter, body, copy.deepcopy(result))
+
+    program = program_with(text.result)
     if not text.is_doubtful or _holds_tensors(program):
         return program
     for result in _earlier(text.results):
-        other = program_module(lifter, text.body, copy.deepcopy(result))
+        other = program_with(result)
         if _holds_tensors(other):
             return other
     return program

@@ -111,11 +111,13 @@ def guarded(
     filename: str,
     tree: ast.AST,
     trials: Trials | None = None,
+    assigned: Collection[str] = (),
 ) -> Callable[..., Any]:
     """
     The forward of a program. Where it is traced, ImportFailure if it changes what there was before
     it: its kernels would not, and what the script read of it then is not what it would read; or,
-    with `trials`, if it does not do the same each time.
+    with `trials`, if it does not do the same each time. A method cannot read what the program has
+    `assigned`.
     """
 
     process = ProcessState(tree)
@@ -126,8 +128,16 @@ def guarded(
         if not torch.compiler.is_exporting() and (compiled or not is_traced(args, {})):
             return forward(*args)
         state = ScriptState(variables, process=process)
-        with nothing_shown():
-            result = forward(*args) if trials is None else trials.run(forward, args)
+        try:
+            with nothing_shown():
+                result = forward(*args) if trials is None else trials.run(forward, args)
+        except NameError as error:
+            if error.name not in assigned:
+                raise
+            raise ImportFailure(
+                f"a method reads '{error.name}', which the program computes; give it as an "
+                "argument, or keep it in an attribute"
+            ) from error
         if (path := state.change()) is not None:
             raise ImportFailure(
                 f"the program changes {described(path, variables)}, which is made before it: its "

@@ -10,6 +10,8 @@ import pprint
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from io import IOBase
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ import torch
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting_if_shown
 from dlc.frontend.lift import Lifter
-from dlc.frontend.printed import described, is_description
+from dlc.frontend.parts import names_in
+from dlc.frontend.printed import described, looks
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.random import kept_random_state
@@ -33,6 +36,12 @@ LOGGING = frozenset("debug info warning error critical exception log".split())
 """Functions of `logging`, and methods of loggers."""
 WRITING = frozenset(("write", "writelines"))
 """Methods of files and streams."""
+READING = frozenset(
+    "read readline readlines readinto load loads loadtxt fromfile tell seek truncate getvalue "
+    "getbuffer listdir scandir walk glob iglob rglob iterdir exists is_file isfile stat getsize "
+    "read_text read_bytes reader run check_output Popen".split()
+)
+"""Functions and methods that tell what is in files, or which there are."""
 SAVED = "what is saved here is left out of the program, whose result can be saved where it is used"
 
 
@@ -57,13 +66,40 @@ class Outputs:
                 if self.lifter.scope.get("print", print) is not print:
                     return None
             case ast.Call(args=args) if not _shows(called := self._called(value)):
-                if not any(called is f for f in SAVING):
+                if not _saves(called) or self._is_read(value):
                     return None
             case ast.Call(args=args):
                 pass
             case _:
                 return None
         return [*args, *(k.value for k in value.keywords)]
+
+    def _is_read(self, value: ast.expr) -> bool:
+        """True if what is saved may be read again: behind it, or by what may run again."""
+        last = value.end_lineno or value.lineno
+        return any(line > last for line in self._reads) or (
+            bool(self._reads) and any(begin <= value.lineno <= end for begin, end in self._again)
+        )
+
+    @cached_property
+    def _reads(self) -> list[int]:
+        """The lines of the text that ask for files."""
+        nodes = [n for n in ast.walk(self.lifter.tree) if isinstance(n, ast.Name | ast.Attribute)]
+        named = ((getattr(n, "id", getattr(n, "attr", "")), n.lineno) for n in nodes)
+        return [line for name, line in named if name in READING]
+
+    @cached_property
+    def _again(self) -> list[tuple[int, int]]:
+        """The lines in which functions and loops of the text begin and end."""
+        return [
+            (node.lineno, node.end_lineno or node.lineno)
+            for node in ast.walk(self.lifter.tree)
+            if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.Lambda)
+        ]
+
+    def is_result(self, value: ast.expr) -> bool:
+        """True if what such a call is given may be the program's result: not what is asserted."""
+        return not (isinstance(value, ast.Call) and _asserts(self._called(value)))
 
     def note(self, value: ast.expr) -> None:
         """Has it said that something is not saved."""
@@ -80,7 +116,12 @@ class Outputs:
         """What the program computes of what is printed at its end."""
         if self.program.result is None:
             return [e for p in printed for e in described(p) if self._adds(e)]
-        return [e for e in printed if not is_description(e) and self._adds(e)]
+        return [e for e in printed if not self._is_look(e) and self._adds(e)]
+
+    def _is_look(self, value: ast.expr) -> bool:
+        """True for what is printed for a user's eyes alone, beside the results that there are."""
+        computed = {n for n in names_in(value) if self.lifter.is_data(self.lifter.scope.get(n))}
+        return looks(value, self.program.looked, computed | self.lifter.computed)
 
     def _called(self, call: ast.Call) -> Any:
         match call.func:
@@ -104,9 +145,23 @@ class Outputs:
 
 def _shows(called: Any) -> bool:
     """True for what prints, logs or writes to a stream of the process."""
-    if any(called is f for f in SHOWING):
-        return True
     owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
-    if isinstance(owner, logging.Logger) or getattr(called, "__module__", "") == "logging":
+    module = getattr(called, "__module__", None) or ""
+    if any(called is f for f in SHOWING) or _asserts(called):
+        return True
+    if isinstance(owner, logging.Logger) or module == "logging":
         return name in LOGGING
     return name in WRITING and (owner is sys.stdout or owner is sys.stderr)
+
+
+def _asserts(called: Any) -> bool:
+    """True for an assertion of PyTorch's or NumPy's."""
+    module = (getattr(called, "__module__", None) or "").partition(".")[0]
+    return module in ("torch", "numpy") and getattr(called, "__name__", "").startswith("assert_")
+
+
+def _saves(called: Any) -> bool:
+    """True for what writes to a file."""
+    is_file = isinstance(getattr(called, "__self__", None), IOBase)
+    writes = is_file and getattr(called, "__name__", "") in WRITING
+    return writes or any(called is f for f in SAVING)

@@ -175,7 +175,8 @@ class Statements:
             if self.variables.computes(value) and self.lifter.random.count > before:
                 raise ImportFailure(KEPT_NUMBERS, place_at(self.lifter.filename, node))
         elif (given := self.outputs.given(value)) is not None:
-            if last and (shown := self.outputs.shown(given)):
+            ends = last and self.outputs.is_result(value)
+            if ends and (shown := self.outputs.shown(given)):
                 self.outputs.note(value)
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
                 self.program.is_doubtful = True
@@ -267,7 +268,9 @@ class Statements:
             part = self.lifter.visit(again, assigned=True)
         code = self.lifter.use(part)
         self.program.keep(ast.Assign([self.variables.target(t) for t in targets], code), node)
-        self.program.has_computed(loaded(targets[0]))
+        self.program.has_assigned(again, targets[0])
+        for name in bound & self.lifter.objects.out_of_reach:
+            self.lifter.scope.pop(name, None)  # a method would see what it was
 
     def _update(self, node: ast.AugAssign) -> None:
         name = root_of(node.target)

@@ -48,10 +48,13 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
         ):
             return node
+        case ast.Call(keywords=[*_, ast.keyword(arg="out", value=out)]):
+            return out
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING or (
             name.endswith("_") and not name.endswith("__")
         ):
-            return owner
+            functions = root_of(owner) in ("torch", "F", "nn") and name not in CHANGING
+            return node.args[0] if functions and node.args else owner
     return None
 
 

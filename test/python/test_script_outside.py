@@ -309,3 +309,91 @@ def test_a_context_may_redirect_what_is_printed_and_hide_errors() -> None:
         "with suppress(KeyError):\n    n = {}['a']\n    n = 5\nr = x * len(out.getvalue()) * n"
     )
     torch.testing.assert_close(_captured(text), _plain(text))
+
+
+LOOKED = {
+    "a number": "m = r.mean().item()\nprint(f'{m:.2f}')",
+    "an array": "a = r.detach().numpy()\nb = abs(a).max()\nprint('max', b)",
+    "a list": "v = r.tolist()\nfor n in v:\n    print(n)",
+    "a table": "t = {'m': r.mean().item()}\nfor k, n in t.items():\n    print(f'{k}: {n:.2f}')",
+    "an index": "i = r.argmax().item()\nprint('abcd'[i])",
+    "an error": "e = (r - y * 2).abs().max().item()\nprint('error', e)\nassert e < 1",
+    "an assertion": "torch.testing.assert_close(r, y * 2)",
+    "a file": "with open('r.txt', 'w') as f:\n    for n in r:\n        f.write(str(n.item()))",
+    "an item": "d = {}\nd['k'] = 1",
+}
+
+
+@pytest.mark.parametrize("looked", LOOKED.values(), ids=LOOKED)
+def test_what_is_looked_at_is_no_result(looked: str) -> None:
+    text = f"{USED}r = y * 2\n{looked}"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+READ = {
+    "loaded": "torch.save(y, 'made')\nr = torch.load('made') * 2",
+    "written": "f = open('made', 'w+')\nf.write(str(y.tolist()))\nr = y * f.tell()",
+    "read": "with open('made', 'w') as f:\n    f.write('%d' % len(y))\n"
+    "r = y * int(open('made').read())",
+    "in a loop": "for i in range(2):\n    torch.save(y + i, 'made')\n"
+    "    y = torch.load('made')\nr = y",
+}
+
+
+@pytest.mark.parametrize("text", READ.values(), ids=READ)
+def test_what_is_saved_and_read_again_is_not_left_out(text: str) -> None:
+    """The numbers are Python's, or a sentence says why there are none."""
+    Path("made").write_text("7")
+    found = _captured_or_why(f"{USED}{text}")
+    if isinstance(found, ImportFailure):
+        assert found.place is not None
+        return
+    torch.testing.assert_close(found, _plain(f"{USED}{text}"))
+
+
+def test_a_number_that_is_used_stays() -> None:
+    text = f"{USED}n = 2.\nm = y.shape[0]\nc = torch.ones(4)\nr = y * m + c * float(n)\nprint(m)"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+def test_a_number_of_a_tensor_is_the_result_where_there_is_no_other() -> None:
+    found: Any = _captured("x = torch.randn(4)\ns = float(x.shape[0]) + x.sum()\ns")
+    assert isinstance(found, torch.Tensor)
+
+
+WRITTEN = {
+    "out of a random one": "o = torch.empty(4)\ntorch.add(x, 1, out=o)",
+    "out of a constant": "o = torch.zeros(4)\nfor i in range(3):\n    torch.add(o, x, out=o)",
+    "a function": "o = x * torch.ones(4)\ntorch.relu_(o)",
+    "in a loop": "o = torch.ones(4)\nfor i in range(3):\n    torch.neg_(o)\n    x = x * o",
+    "a parameter": "w = nn.Parameter(torch.randn(4, 4) * .1)\no = x @ w",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_what_functions_write_to_is_the_programs(text: str) -> None:
+    text = f"x = torch.randn(4)\n{text}\nr = (o * x).detach()"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+@pytest.mark.parametrize("kind", ["object", "nn.Module"])
+@pytest.mark.parametrize("made", ["", "a = 1.\n"], ids=["new", "changed"])
+def test_a_method_does_not_read_what_the_program_computes(kind: str, made: str) -> None:
+    method = "__call__" if kind == "object" else "forward"
+    text = (
+        f"{made}class M({kind}):\n    def {method}(self, x):\n        return x * a\n"
+        "x = torch.randn(4)\na = x.mean()\nr = M()(x)"
+    )
+    with pytest.raises(ImportFailure, match="a method reads 'a', which the program computes"):
+        _captured(text)
+
+
+def test_what_hooks_keep_is_not_there_before_the_program() -> None:
+    text = (
+        "kept = []\nnet = nn.Linear(4, 4)\n"
+        "net.register_forward_hook(lambda m, given, y: kept.append(y))\n"
+        "y = net(torch.randn(4))\nr = y + kept[0]"
+    )
+    with pytest.raises(ImportFailure, match=r"^<command>:5:9: error: IndexError") as error:
+        _captured(text)
+    assert "hooks have kept nothing so far" in "".join(error.value.__notes__)
