@@ -56,6 +56,24 @@ def added(case: Case) -> Case:
     return replace(case, name=f"added_{case.name}", text=text, inputs=(x, w, z))
 
 
+def scaled(case: Case) -> Case:
+    """relu(x @ w + bias), with an element of the bias for each row in the place of a column."""
+    x, w, _ = case.inputs
+    (n,), m = case.inputs[2].shape, x.shape[0]
+    bias = np.random.default_rng(6).standard_normal(m).astype(np.float32)
+    text = case.text.replace("%bias[%j]", "%bias[%i]")
+    text = text.replace(f"%bias: memref<{n}x", f"%bias: memref<{m}x")
+    text = text.replace(f"%bias: tensor<{n}x", f"%bias: tensor<{m}x")
+    text = re.sub(rf"(%bias\[%i\] : memref<){n}x", rf"\g<1>{m}x", text)
+
+    def expected(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> list[np.ndarray]:
+        return list(case.expected(x, w, bias[:, None]))
+
+    return replace(
+        case, name=f"scaled_{case.name}", text=text, inputs=(x, w, bias), expected=expected
+    )
+
+
 LARGE = product(72, 80, 200, w_turned=True)
 CASES: dict[str, tuple[Case, str]] = {
     "f32": (LARGE, storing(TMA)),
@@ -84,6 +102,8 @@ CASES: dict[str, tuple[Case, str]] = {
     "warps": (LARGE, storing(WARPS, 2)),
     "warps, ragged, f16": (halves(product(17, 40, 72)), storing(WARPS)),
     "what is added": (added(product(72, 80, 200, w_turned=True)), storing(TMA, 2)),
+    "added to rows": (scaled(product(72, 80, 200, w_turned=True)), storing(TMA, 2)),
+    "added to rows, f16, resident": (halves(scaled(product(64, 264, 200))), storing(RESIDENT)),
     "what is added, ragged, f16": (halves(added(product(33, 24, 72))), storing(TMA)),
     "what is added, resident": (added(product(64, 264, 200)), storing(RESIDENT, 2)),
     "what is added, 8 columns": (

@@ -60,7 +60,7 @@ def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
                 group, shared = [], axes
             group.append(op)
             continue
-        if group and (_uses(op, group) or ends_reads(op, group)):
+        if group and (_is_of_boxes(op) or _uses(op, group) or ends_reads(op, group)):
             _lower_group(to, group, shared)
             group, shared = [], ()
         _lower_op(to, op)
