@@ -224,7 +224,7 @@ class CompiledProgram(TellsOfMissing):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_traced(args, kwargs):
             return self.function(*args, **kwargs)
-        variant, bound = self._bound(args, kwargs)
+        variant, bound = self.prepared(args, kwargs)
         compute = variant.replay if self.graphed else variant.compute
 
         def run(bound: Sequence[torch.Tensor]) -> Any:
@@ -241,7 +241,7 @@ class CompiledProgram(TellsOfMissing):
         backend has no graphs or a tensor is not on its device.
         """
         _refuse_gradients(args, kwargs)
-        variant, bound = self._bound(args, kwargs)
+        variant, bound = self.prepared(args, kwargs)
         return GraphedCall(variant.program, variant.capture(bound), variant.finish)
 
     @property
@@ -258,6 +258,24 @@ class CompiledProgram(TellsOfMissing):
         """The variant for such a call, compiled now if there is none yet."""
         with torch.random.fork_rng(devices=()):  # nothing is run, so nothing is drawn
             return self._bound(args, kwargs)[0]
+
+    def prepared(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    ) -> tuple[Variant, list[torch.Tensor]]:
+        """
+        The variant for a call, compiled to machine code, and the tensors of `@main`. Where that
+        fails of kernels for all sizes, those for the size of the call are compiled.
+        """
+        variant, bound = self._bound(args, kwargs)
+        if variant.sizes:
+            try:
+                variant.executor.prepare()
+            except BackendError as error:
+                alone = Variant(variant.program, self.backend, self._stages(variant.program.module))
+                alone.executor.prepare()
+                self.shared.give_up(variant.stages, error)
+                self.variants[self.variants.index(variant)] = variant = alone
+        return variant, bound
 
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -277,30 +295,27 @@ class CompiledProgram(TellsOfMissing):
     def _compile(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> ImportedProgram:
         """Adds a variant for such a call."""
         program = self.imports.program(args, kwargs)
-        tuned = objectives_for(self.backend.name) if self.tuned else ()
-        plan = None if self.plan is None else FusionPlan.of(self.plan)
-
-        def made(module: ModuleOp) -> Stages:
-            set_target(module, self.target, self.precision)
-            return Stages(module, self.schedules, tuned=tuned, plan=plan)
-
-        alone = made(program.module)
-        stages, sizes = self._of_all_sizes(args, kwargs, made) or (alone, None)
+        alone = self._stages(program.module)
+        stages, sizes = self._of_all_sizes(args, kwargs) or (alone, None)
         self.variants.append(Variant(program, self.backend, stages, sizes))
         self._log()
         return program
 
+    def _stages(self, module: ModuleOp) -> Stages:
+        """What a program that was imported is compiled in."""
+        tuned = objectives_for(self.backend.name) if self.tuned else ()
+        plan = None if self.plan is None else FusionPlan.of(self.plan)
+        set_target(module, self.target, self.precision)
+        return Stages(module, self.schedules, tuned=tuned, plan=plan)
+
     def _of_all_sizes(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        made: Callable[[ModuleOp], Stages],
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Stages, Mapping[str, int]] | None:
         """The kernels for all sizes of such a call, and its sizes; None where there are none."""
         if (known := self.imports.sized_call(args, kwargs)) is None:
             return None
         sized, sizes = known
-        stages = self.shared.stages(sized, sizes, str(self.precision), made)
+        stages = self.shared.stages(sized, sizes, str(self.precision), self._stages)
         if stages is None or not are_made_for(stages.module("kernel"), sizes):
             return None
         return stages, sizes
@@ -456,8 +471,8 @@ def compile(
 
     `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
     `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Where
-    they are outermost dimensions all through the program, its kernels are compiled once for those
-    that are alike to within a factor of 4; else they are for each size, and `f.explain()` says why.
+    they can be, its kernels are compiled once for those up to 4 times larger or smaller than at the
+    first call; else they are for each size, and `f.explain()` says why.
     `f.sizes` tells what the sizes are called, and what the program asks of them. Sizes of 0 and 1
     are programs of their own, as they are to PyTorch.
 

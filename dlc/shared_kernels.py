@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.backend import BackendError
 from dlc.backend.kernel_image import KernelImage
 from dlc.diagnostics import OpError, failed_pass
 from dlc.dialects.kernel import FuncOp
@@ -19,19 +20,34 @@ from dlc.ir.sizes import NeedsNumber
 from dlc.log import get_logger
 from dlc.stages import Stages
 
-BITS = 2
-"""Sizes whose binary digits are as many, but for these, share kernels: they are alike to within a
-factor of 4. A schedule is for the first of them, and further from it another one is faster."""
+APART = 4
+"""
+Kernels serve sizes up to so many times larger or smaller than those that they are scheduled for;
+further from these another schedule is faster.
+"""
+
+
+@dataclass
+class Made:
+    """The kernels of a program that are scheduled for some sizes, or that there are none."""
+
+    sizes: Mapping[str, int]
+    stages: Stages | None
+
+    def serves(self, sizes: Mapping[str, int]) -> bool:
+        """True for sizes that are alike."""
+        pairs = [(n, self.sizes[name]) for name, n in sizes.items()]
+        return all(max(pair) <= APART * max(min(pair), 1) for pair in pairs)
 
 
 @dataclass
 class SharedKernels:
     """
-    The kernels of programs that were imported for many sizes, by program, precision and magnitude
-    of the sizes.
+    The kernels of programs that were imported for many sizes, by program and precision, each for
+    the sizes that are alike to those that it was asked for first.
     """
 
-    _made: dict[tuple[int, str, tuple[int, ...]], Stages | None] = field(default_factory=dict)
+    _made: dict[tuple[int, str], list[Made]] = field(default_factory=dict)
     obstacle: str = ""
     """Why the last program that has none is compiled for each size."""
 
@@ -43,22 +59,29 @@ class SharedKernels:
         make: Callable[[ModuleOp], Stages],
     ) -> Stages | None:
         """
-        What `make` makes of a copy of the program for all sizes, those of this magnitude likely, if
-        that comes to Kernel IR; else the program is compiled for each size, which is logged with
-        the reason.
+        What `make` makes of a copy of the program for all sizes, these likely, if that comes to
+        Kernel IR and there is none for sizes like these; else the program is compiled for each
+        size, which is logged with the reason.
         """
-        magnitudes = tuple(sizes[name].bit_length() // BITS for name in sorted(sizes))
-        key = id(program), precision, magnitudes
-        if key not in self._made:
-            stages = make(_likely(program.module.clone(), sizes))
-            try:
-                _print(stages.module("kernel"))
-                self._made[key] = stages
-            except Exception as error:  # kernels of one size may have none
-                self._made[key] = None
-                self.obstacle = f"kernels are compiled for each size: {_told(error)}"
-                get_logger("compile").info("%s", self.obstacle)
-        return self._made[key]
+        known = self._made.setdefault((id(program), precision), [])
+        for made in known:
+            if made.serves(sizes):
+                return made.stages
+        stages = make(_likely(program.module.clone(), sizes))
+        known.append(Made(dict(sizes), stages))
+        try:
+            _print(stages.module("kernel"))
+        except Exception as error:  # kernels of one size may have none
+            self.give_up(stages, error)
+        return known[-1].stages
+
+    def give_up(self, stages: Stages, error: Exception) -> None:
+        """Kernels that cannot be compiled or run are made for each size, for this reason."""
+        for made in (made for known in self._made.values() for made in known):
+            if made.stages is stages:
+                made.stages = None
+        self.obstacle = f"kernels are compiled for each size: {_told(error)}"
+        get_logger("compile").info("%s", self.obstacle)
 
 
 def _likely(module: ModuleOp, sizes: Mapping[str, int]) -> ModuleOp:
@@ -88,7 +111,7 @@ def _print(kernels: ModuleOp) -> None:
 
 def _told(error: Exception) -> str:
     """`pass lift-to-loops: its loop nest needs a number for s (model.py:3)`."""
-    if isinstance(error, VerifyException | NeedsNumber | ValueError):
+    if isinstance(error, VerifyException | NeedsNumber | ValueError | BackendError):
         return str(error)
     if not isinstance(error, OpError):
         return f"internal error: {type(error).__name__}: {error}"

@@ -40,7 +40,8 @@ class CompiledGraph(torch.nn.Module):
 
     def prepare(self, args: Sequence[Any]) -> None:
         """Compiles the graph for such a call, to machine code. DiagnosticException if it cannot."""
-        self.program.variant(args).executor.prepare()
+        variant, _ = self.program.prepared(args)
+        variant.executor.prepare()
 
     def leave(self, args: Sequence[Any], reason: str) -> None:
         """Such calls are left to PyTorch."""

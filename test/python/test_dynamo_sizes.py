@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+
+from dlc.backend.host.host_backend import HostBackend
 
 HOST = {"backend": "host", "fallback": False}
 
@@ -60,6 +63,46 @@ def test_a_dimension_that_changes_is_found_at_its_second_size(exports: list[int]
     for s in (5, 7, 9, 4, 6):
         check(f, net, torch.randn(2, s, 16))
     assert len(exports) == 2
+
+
+class Block(nn.Module):
+    """A layer of a language model, and the logits of the last token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.head = nn.Linear(32, 50)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, s, _ = x.shape
+        q, k, v = (
+            t.view(b, s, 2, 16).transpose(1, 2) for t in self.qkv(F.rms_norm(x, (32,))).chunk(3, -1)
+        )
+        h = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        h = x + self.out(h.transpose(1, 2).reshape(b, s, 32))
+        return self.head(h[:, -1])
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_twenty_sizes_are_at_most_two_compilations(
+    dynamic: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a batch and a length, beside those of the first call, which Dynamo takes for all."""
+    made: list[set[str]] = []
+    prepare = HostBackend.prepare
+
+    def counting(self: Any, images: Any) -> None:
+        made.append({image.source for image in images})
+        prepare(self, images)
+
+    monkeypatch.setattr(HostBackend, "prepare", counting)
+    torch._dynamo.reset()
+    block = Block().eval()
+    f = torch.compile(block, backend="dlc", options=HOST, dynamic=dynamic)
+    for n in range(20):
+        check(f, block, torch.randn(2 + n % 3, 11 + 2 * n, 32))
+    torch._dynamo.reset()
+    assert len({frozenset(sources) for sources in made}) <= (2 if dynamic else 3)
 
 
 def test_a_dimension_may_be_marked(exports: list[int]) -> None:

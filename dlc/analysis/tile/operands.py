@@ -18,6 +18,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.size_index import SizeIndexOp
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 
@@ -25,11 +26,11 @@ from dlc.ir.expr import Expr
 def separate(
     expr: Expr, fixed: Collection[SSAValue], walked: Collection[SSAValue]
 ) -> tuple[Expr, Expr] | None:
-    """Splits a subscript into a part of fixed axes and one of walked axes from 0 on."""
+    """Splits a subscript into a part of fixed axes and sizes and one of walked axes from 0 on."""
     base, within = Expr((), expr.constant), Expr()
     for term in expr.terms:
         part = Expr((term,))
-        values = set(part.values())
+        values = {v for v in part.values() if not isinstance(v.owner, SizeIndexOp)}
         if values <= set(fixed):
             base = base + part
         elif values <= set(walked):

@@ -15,7 +15,7 @@ from dlc.analysis.tile.operands import ComputedOperand
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around, new_body
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 from dlc.transforms.tile.staging.zero_guards import zero_unless
 
@@ -48,8 +48,8 @@ def _needed(load: tile.LoadOp) -> list[Expr]:
     known: set[Expr] = set()
     constant = ConstantLike.get_constant_value(load.default)
     if isinstance(constant, FloatAttr) and constant.value.data == 0:
-        for subscript, extent in zip(load.subscripts, shape_of(load.ref), strict=True):
-            known |= {subscript, Expr.of(extent - 1) - subscript}
+        for subscript, extent in zip(load.subscripts, extents_at(load.ref, load), strict=True):
+            known |= {subscript, extent - 1 - subscript}
     for around in loops_around(load):
         if isinstance(around, tile.ReduceOp):
             known.update(around.yielded.where)
