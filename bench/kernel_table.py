@@ -36,14 +36,9 @@ REASONS = {
     r"block/dense_layer": "32 channels of results are few: a block copies more for each "
     "multiply-add, and K is split to fill the chip, which takes a launch more.",
     r"block/fire": "Its first convolution stores what two others read.",
-    r"attention/.*x128$": "A block of 128 columns has no registers left for the scores: they are "
-    "stored and read.",
-    r"attention/causal": "Of the blocks along the diagonal half is masked, and computed; a "
-    "quarter of what the others issue are powers of e, maxima and the scores' way to the second "
-    "product.",
-    r"attention/full": "The scores are stored and read where the estimate says that one kernel, "
-    "which has fewer registers for each product, takes longer.",
-    r"attention/one_token": "Three launches for 4.3 MB: two of them wait for the one before.",
+    r"attention/": "Of an SM of sm_120, 99 KiB have room for chunks of 32 keys only: 30 % of what is "
+    "issued for one are reads of shared memory, powers of e, maxima and factors; of the blocks along "
+    "the diagonal half is masked, and computed.",
     r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 2 us "
     "each, for sums that are split among blocks, as there are few rows.",
 }
