@@ -36,9 +36,9 @@ REASONS = {
     r"block/dense_layer": "32 channels of results are few: a block copies more for each "
     "multiply-add, and K is split to fill the chip, which takes a launch more.",
     r"block/fire": "Its first convolution stores what two others read.",
-    r"attention/": "Of an SM of sm_120, 99 KiB have room for chunks of 32 keys only: 30 % of what is "
-    "issued for one are reads of shared memory, powers of e, maxima and factors; of the blocks along "
-    "the diagonal half is masked, and computed.",
+    r"attention/": "Of an SM of sm_120, 99 KiB have room for chunks of 32 keys only: 30 % of what "
+    "is issued for one are reads of shared memory, powers of e, maxima and factors; of the blocks "
+    "along the diagonal half is masked, and computed.",
     r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 2 us "
     "each, for sums that are split among blocks, as there are few rows.",
 }
