@@ -36,6 +36,9 @@ KIB, MIB = 1 << 10, 1 << 20
 
 MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
+MAX_GRID = 2**31 - 1
+"""Blocks that a one-dimensional grid can have, on every chip (CUDA C++ Programming Guide,
+"Technical Specifications per Compute Capability")."""
 MAX_CLUSTER = 8
 """Blocks that a cluster can have, on every chip that has any (CUDA C++ Programming Guide, "Thread
 Block Clusters")."""

@@ -49,7 +49,7 @@ from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.size_index import size_bounds
 from dlc.dialects.sized_types import SizesAttr
 from dlc.ir.sizes import Size, divides
-from dlc.target import MAX_CLUSTER, MAX_THREADS, Feature, Target, target_of
+from dlc.target import MAX_CLUSTER, MAX_GRID, MAX_THREADS, Feature, Target, target_of
 
 
 @irdl_op_definition
@@ -165,6 +165,11 @@ class FuncOp(KernelSignature):
             raise VerifyException(
                 f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
                 f"{self.grid_size} and {self.block_size}"
+            )
+        if self.least_grid > MAX_GRID:
+            raise VerifyException(
+                f"expected a grid of at most {MAX_GRID} blocks, found {self.grid_size}: let blocks "
+                "have more points (`blockify-launch{block=…}`)"
             )
         if self.resident is not None and not 1 <= self.resident.value.data < self.grid_size:
             raise VerifyException(

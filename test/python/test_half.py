@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -52,7 +53,8 @@ class Together(HostBackend):
         text = print_module(module)
         hosts = {f: HostKernel("", f.c_name, f.parameter_types) for f in funcs}
         for host in hosts.values():
-            text += host.text.replace("dlc_thread(", f"dlc_thread_{host.name}(")
+            own = re.sub(r"\b(dlc_thread|dlc_cluster)\b(?= ?[(=])", rf"\1_{host.name}", host.text)
+            text += own
         everything = HostKernel(text, funcs[0].c_name, funcs[0].parameter_types)
         everything.launch([0] * len(everything.parameter_types), 0, 1)  # it is loaded
         library = ctypes.CDLL(str(everything.compile()))

@@ -32,6 +32,7 @@ from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
 from dlc.compiler import CompiledProgram, Variant
+from dlc.dialects.kernel_func import FuncOp
 from dlc.stages import Stages, compiler_context
 from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
 
@@ -233,7 +234,10 @@ def test_more_than_48_kib_of_shared_memory_is_asked_for(make: Make):
 
 def test_a_grid_that_no_launch_can_have_is_refused(new: Make):
     _, backend = new()
-    executor = Executor(parse(SHARED.replace("grid 1 ", f"grid {2**31} ")), backend)
+    module = parse(SHARED)
+    func = next(op for op in module.walk() if isinstance(op, FuncOp))
+    func.set_launch_shape(2**31, func.block_size)  # as sizes may have it
+    executor = Executor(module, backend)
     with pytest.raises(LaunchError, match="reverse has 2147483648 blocks, and a launch at most"):
         executor([torch.randn(16384)])
 

@@ -15,9 +15,8 @@ from dlc.backend.cuda.run.driver import (
     DriverError,
 )
 from dlc.backend.kernel_image import KernelImage
-from dlc.target import OLDEST_CAPABILITY
+from dlc.target import MAX_GRID, OLDEST_CAPABILITY
 
-MAX_GRID = 2**31 - 1
 _MEMORY = "make room, take smaller inputs, or take the backend 'host'"
 _DEAD = "this process cannot use the GPU any more"
 

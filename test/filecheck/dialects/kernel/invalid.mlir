@@ -5,6 +5,12 @@ kernel.func @block() -> () grid 1 block 2048 {}
 
 // -----
 
+// CHECK: expected a grid of at most 2147483647 blocks, found 2147483648: let blocks have more points
+kernel.func @no_launch_has_it() -> (%y: memref<1xf32>) grid 2147483648 block 32 {
+}
+
+// -----
+
 "kernel.func"() <{alignments = array<i64>, block = 1, grid = affine_map<() -> (1, 2)>, sym_name = "grid"}> ({
 ^bb0:
 }) : () -> ()
