@@ -129,6 +129,13 @@ class Target:
     issue_lanes: int = 128
     """Threads for which an SM issues an instruction in a clock: four warps."""
     registers_per_sm: int = 65536
+    cluster_bytes: float = 11
+    """Bytes a clock that an SM reads of others in its cluster: 2.65 TB/s of an H800 whose clusters
+    have 4 blocks (Luo et al.)."""
+    cluster_clocks: int = 180
+    """From an SM to another in its cluster (Luo et al.)."""
+    gpc_sms: int = 16
+    """SMs among which a cluster finds its own, at least."""
     launch_seconds: float = 2e-6
     """Seconds that a kernel in a captured graph costs beside its work."""
     tensor_lanes: int = 256
@@ -219,6 +226,16 @@ class Target:
     def l2_bandwidth(self) -> float:
         """About a third of the 64 bytes a clock that each SM could take."""
         return self.sms * self.sm_bandwidth / 1.5
+
+    def clustered_sms(self, blocks: int, resident: int = 1) -> float:
+        """
+        SMs that clusters of so many blocks fill, of which an SM has so many at once: pairs stand
+        beside each other, more share what is left of one part of the chip.
+        """
+        if blocks <= 2:
+            return self.sms
+        held = self.gpc_sms * resident // blocks * blocks
+        return self.sms // self.gpc_sms * held / resident
 
     @property
     def most_l2_bandwidth(self) -> float:

@@ -25,9 +25,12 @@ from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule.endings import (
     LATENCY,
+    WORDS,
+    Ending,
     Parts,
     ending_seconds,
     folding_registers,
+    kept_bytes,
     least_ending_seconds,
 )
 from dlc.schedule.problem import Problem
@@ -96,8 +99,8 @@ class Candidate:
     chunk: int
     depth: int
     splits: int
-    last: bool = False
-    """True if the last block of those that share sums folds their parts, and no second kernel."""
+    ending: Ending = "workspace"
+    """What folds the parts of sums that blocks share."""
 
     depths: ClassVar[tuple[int, ...]] = (3, 2)
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
@@ -106,12 +109,12 @@ class Candidate:
     precision: ClassVar[str] = ""
     """What tensor cores multiply factors of f32 in, if they do."""
 
-    def with_ring(self, depth: int, splits: int, *, last: bool) -> Self:
+    def with_ring(self, depth: int, splits: int, *, ending: Ending) -> Self:
         """The same tile with rings of other depths, for K in other parts."""
         new, known = object.__new__(type(self)), vars(self)
         kept = known.keys() & (OF_TILE | self.__dataclass_fields__.keys())
         vars(new).update({name: known[name] for name in kept})
-        vars(new).update(depth=depth, splits=splits, last=last)
+        vars(new).update(depth=depth, splits=splits, ending=ending)
         return new
 
     @property
@@ -223,9 +226,12 @@ class Candidate:
     @cached
     def registers_held(self) -> int:
         """Registers of a thread that its block keeps others from, with those for the fold."""
-        if not self.last:
-            return self.registers
-        return max(self.registers, folding_registers(self.parts))
+        return max(self.registers, folding_registers(self.parts, self.ending))
+
+    @cached
+    def shared_held(self) -> int:
+        """Bytes of shared memory of a block, with those for what others read."""
+        return self.shared_bytes + kept_bytes(self.parts, self.thread_count, self.ending)
 
     @property
     def parts(self) -> Parts:
@@ -274,8 +280,13 @@ class Candidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        held = occupancy(self.target, self.block_threads, self.registers_held, self.shared_bytes)
+        held = occupancy(self.target, self.block_threads, self.registers_held, self.shared_held)
         return held.blocks
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that run at the same time because they read each other's shared memory."""
+        return self.splits if self.ending == "cluster" else 1
 
     @cached
     def step(self) -> tuple[int, int]:
@@ -342,7 +353,8 @@ class Candidate:
     @cached
     def issue_seconds(self) -> float:
         """Time of the SM that has the most blocks."""
-        share = ceil(self.blocks / self.target.sms)
+        sms = self.target.clustered_sms(self.cluster, max(self.resident, 1))
+        share = ceil(self.blocks / sms)
         hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
         hidden = max(hidden, self.path_clocks)
         clocks, left = 0.0, share
@@ -379,17 +391,17 @@ class Candidate:
     @cached
     def ending_seconds(self) -> float:
         """Of what follows the partial sums."""
-        return ending_seconds(self.parts, self.target, last=self.last)
+        return ending_seconds(self.parts, self.target, self.ending)
 
     @property
     def combine_seconds(self) -> float:
         """Of the kernel that adds partial sums, if there is one."""
-        return 0 if self.last else self.ending_seconds
+        return self.ending_seconds if self.ending == "workspace" else 0
 
     @cached
     def seconds(self) -> float:
         """The predicted time."""
-        if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:
+        if self.resident < 1 or self.shared_held > self.target.shared_per_block:
             return inf
         longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
         return self.target.launch_seconds + longest + self.ending_seconds
@@ -447,12 +459,12 @@ class Candidate:
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
             "L2": self.l2_seconds,
-            "last block" if self.last else "combine": self.ending_seconds,
+            WORDS[self.ending][0]: self.ending_seconds,
         }
         times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
-        split += ", folded by the last block" if self.last else ""
+        split += WORDS[self.ending][1]
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.block_threads} threads, chunks of {self.chunk}"

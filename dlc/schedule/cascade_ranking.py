@@ -70,7 +70,8 @@ def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
     for splits in SPLITS:
         if splits > 1 and (splits > most or tile.problem.skips):
             return
-        ways = (replace(tile, splits=splits, last=last) for last in endings(splits))
+        found = endings(splits, tile.target)
+        ways = (replace(tile, splits=splits, ending=ending) for ending in found)
         yield from (way for way in ways if way.resident)
         if tile.blocks * splits > 4 * tile.target.sms:
             return

@@ -9,7 +9,7 @@ memory and L2 take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar
 
@@ -33,9 +33,12 @@ from dlc.schedule.candidate import (
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.endings import (
     LATENCY,
+    WORDS,
+    Ending,
     Parts,
     ending_seconds,
     folding_registers,
+    kept_bytes,
 )
 from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, WIDEST_ACCESS, Target
@@ -81,8 +84,8 @@ class CascadeCandidate:
     chunk: int
     splits: int = 1
     """Parts of the keys, each a block's."""
-    last: bool = False
-    """True if the last block of those that share rows folds their parts, and no second kernel."""
+    ending: Ending = "workspace"
+    """What folds the parts of rows that blocks share."""
     waves: int = 0
     """In how many waves blocks run, those of the last rows first; 0 where all are as long."""
     depth: int = 2
@@ -175,7 +178,7 @@ class CascadeCandidate:
         (rows, columns), keys = self.thread, self.points[1]
         count = 2 * rows * columns + VECTOR * (rows + max(columns, keys)) + 48
         count += -count % 8
-        return max(count, folding_registers(self.parts)) if self.last else count
+        return max(count, folding_registers(self.parts, self.ending))
 
     @cached
     def blocks(self) -> int:
@@ -185,9 +188,15 @@ class CascadeCandidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        if self.registers > MAX_REGISTERS or self.shared_bytes > self.target.shared_per_block:
+        if self.registers > MAX_REGISTERS or self.shared_held > self.target.shared_per_block:
             return 0
-        return occupancy(self.target, self.thread_count, self.registers, self.shared_bytes).blocks
+        return occupancy(self.target, self.thread_count, self.registers, self.shared_held).blocks
+
+    @property
+    def shared_held(self) -> int:
+        """Bytes of shared memory of a block, with those for what others read."""
+        largest_and_sum = replace(self.parts, held=self.parts.held + 2 * self.thread[0])
+        return self.shared_bytes + kept_bytes(largest_and_sum, self.thread_count, self.ending)
 
     @cached
     def chunk_clocks(self) -> float:
@@ -274,12 +283,12 @@ class CascadeCandidate:
         if self.splits == 1:
             return 0
         t = self.target
-        return ending_seconds(self.parts, t, last=self.last) + LATENCY / t.clock
+        return ending_seconds(self.parts, t, self.ending) + LATENCY / t.clock
 
     @property
     def combine_seconds(self) -> float:
         """Of the kernel that folds the parts, if there is one."""
-        return 0 if self.last else self.ending_seconds
+        return self.ending_seconds if self.ending == "workspace" else 0
 
     @cached
     def seconds(self) -> float:
@@ -301,12 +310,12 @@ class CascadeCandidate:
     def __str__(self) -> str:
         rows, columns = self.block
         split = f", in {self.splits} parts" if self.splits > 1 else ""
-        split += ", folded by the last block" if self.last else ""
+        split += WORDS[self.ending][1]
         times = {
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
             "L2": self.l2_bytes / self.target.l2_bandwidth,
-            "last block" if self.last else "combine": self.ending_seconds,
+            WORDS[self.ending][0]: self.ending_seconds,
         }
         told = ", ".join(
             f"{name} {seconds * 1e6:.3g}" for name, seconds in times.items() if seconds

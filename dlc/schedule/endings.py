@@ -1,20 +1,31 @@
 """
-How a reduce that blocks share ends, and what that takes: a second kernel combines their parts, or
-the last of the blocks that share a point folds them, in the same order.
+How a reduce that blocks share ends, and what that takes: a second kernel combines their parts, the
+last of the blocks that share a point folds them, or each of these blocks does at some points, all
+in the same order.
 
-Either way the parts are written to where they fit, L2 or memory, and read from there. A second
-kernel costs a launch and has the whole chip; the last block costs no launch, and what it reads
-passes one SM.
+For the first two the parts are written to where they fit, L2 or memory, and read from there. A
+second kernel costs a launch and has the whole chip; the last block costs no launch, and what it
+reads passes one SM. In a cluster the parts stay in shared memory, which takes room from the blocks,
+and what a block reads of others passes between SMs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 from dlc.schedule.long_sums import LONG
-from dlc.target import MAX_REGISTERS, Target
+from dlc.target import BANK_BYTES, BANKS, MAX_CLUSTER, MAX_REGISTERS, Target
 
+Ending = Literal["workspace", "last", "cluster"]
+"""As `split-matmul-k` calls them."""
+WORDS: dict[Ending, tuple[str, str]] = {
+    "workspace": ("combine", ""),
+    "last": ("last block", ", folded by the last block"),
+    "cluster": ("cluster", ", folded by the blocks of a cluster"),
+}
+"""How what follows the parts is called, and said of the parts."""
 LATENCY = 900
 """Clocks from the request of a chunk to its arrival, from memory under load."""
 IN_FLIGHT = 32
@@ -22,6 +33,9 @@ IN_FLIGHT = 32
 HELD_WORDS = (MAX_REGISTERS + 1) // 2
 """Registers of a thread of the last block for what it folds and the parts that it loads at once:
 no more than a tile has that fills them."""
+MEETINGS = 3
+"""Ways from an SM of a cluster to another: all have come, what they hold is read, and that is
+known."""
 ARRIVALS = 2
 """Round trips to L2 until a block knows that it is the last: its parts are there, it is counted."""
 
@@ -82,35 +96,63 @@ def last_block_seconds(parts: Parts, target: Target) -> float:
     return size / rate + ARRIVALS * LATENCY / target.clock + reading
 
 
-def folding_registers(parts: Parts) -> int:
-    """Registers of a thread of the last block: what is folded, the parts that it loads at once."""
-    count = parts.held * (1 + parts_at_once(parts.count, parts.held)) + 32
+def cluster_seconds(parts: Parts, target: Target) -> float:
+    """
+    Writing the parts to shared memory, meeting twice, and reading a share of all of them: of the
+    blocks of the SM that has most, which read about as much as they hold.
+    """
+    blocks = ceil(parts.groups * parts.count / target.clustered_sms(parts.count))
+    held = 4 * parts.group_words * blocks
+    writing = held / (BANKS * BANK_BYTES)
+    reading = held * (parts.count - 1) / parts.count / target.cluster_bytes
+    return (writing + reading + MEETINGS * target.cluster_clocks) / target.clock
+
+
+def folding_registers(parts: Parts, ending: Ending = "last") -> int:
+    """Registers of a thread that folds: what is folded, the parts that it loads at once."""
+    if ending == "workspace":
+        return 0
+    held = ceil(parts.held / parts.count) if ending == "cluster" else parts.held
+    count = held * (1 + parts_at_once(parts.count, held)) + 32
     return count + -count % 8
 
 
-def endings(count: int) -> tuple[bool, ...]:
-    """
-    For each way in which so many parts may end, if the last block folds them: as many as a thread
-    adds without rounding more than it has to.
-    """
-    return (False, True) if 1 < count <= LONG else (False,)
+def kept_bytes(parts: Parts, threads: int, ending: Ending) -> int:
+    """Bytes of shared memory of a block of so many threads for what it holds, if others read it."""
+    return 4 * parts.held * threads if ending == "cluster" else 0
 
 
-def ending_seconds(parts: Parts, target: Target, *, last: bool) -> float:
+def endings(count: int, target: Target) -> tuple[Ending, ...]:
+    """
+    The ways in which so many parts may end: in one launch as many as a thread adds without rounding
+    more than it has to.
+    """
+    if not 1 < count <= LONG:
+        return ("workspace",)
+    clusters = count <= MAX_CLUSTER and target.has("cluster")
+    return ("workspace", "last", "cluster") if clusters else ("workspace", "last")
+
+
+def ending_seconds(parts: Parts, target: Target, ending: Ending) -> float:
     """What follows the parts takes; nothing if there is one."""
     if parts.count == 1:
         return 0
-    return last_block_seconds(parts, target) if last else combining_seconds(parts, target)
+    if ending == "cluster":
+        return cluster_seconds(parts, target)
+    if ending == "last":
+        return last_block_seconds(parts, target)
+    return combining_seconds(parts, target)
 
 
 def least_ending_seconds(parts: Parts, target: Target) -> float:
-    """As `ending_seconds`, of the faster ending."""
-    return min(ending_seconds(parts, target, last=last) for last in endings(parts.count))
+    """As `ending_seconds`, of the fastest ending."""
+    return min(ending_seconds(parts, target, way) for way in endings(parts.count, target))
 
 
-def last_is_faster(parts: Parts, target: Target) -> bool:
-    """True if the last block may fold the parts, and is faster."""
-    return min(endings(parts.count), key=lambda last: ending_seconds(parts, target, last=last))
+def fastest_ending(parts: Parts, target: Target) -> Ending:
+    """The ending that is fastest."""
+    ways = endings(parts.count, target)
+    return min(ways, key=lambda way: ending_seconds(parts, target, way))
 
 
 def _rate(size: int, target: Target) -> float:

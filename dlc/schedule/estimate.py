@@ -118,8 +118,8 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
     rows = None if tiled or windows else split_rows(kernel, target)
     if rows is not None:
-        ending = ending_seconds(rows.left, target, last=rows.last)
-        combine = 0 if rows.last else ending
+        ending = ending_seconds(rows.left, target, rows.ending)
+        combine = ending if rows.ending == "workspace" else 0
     longest = max(
         issue,
         flops / (target.flops * share),

@@ -22,7 +22,7 @@ from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates, ranked_cascades
 from dlc.schedule.cascade_tiles import CascadeCandidate, cascade_steps
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
-from dlc.schedule.endings import IN_FLIGHT
+from dlc.schedule.endings import IN_FLIGHT, Ending
 from dlc.schedule.estimate import fastest_form
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -129,7 +129,7 @@ def _cascade(cascade: TiledCascade, best: CascadeCandidate, turns: bool) -> str:
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
     turns = turns or cascade.problem.ends_early
-    split = _split(best.splits, extents, last=best.last, turns=turns)
+    split = _split(best.splits, extents, ending=best.ending, turns=turns)
     return cascade_steps(cascade, best, split)
 
 
@@ -175,7 +175,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, turns: bool) -> str:
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, extents, last=best.last, turns=turns))
+        steps.append(_split(best.splits, extents, ending=best.ending, turns=turns))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
@@ -257,7 +257,7 @@ def _cooperative(
         return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
-        steps.append(_split(plan.parts, extents, last=plan.last, turns=turns))
+        steps.append(_split(plan.parts, extents, ending=plan.ending, turns=turns))
         every, lengths = (
             [_split_lengths(one, plan.parts) for one in of_reduces]
             for of_reduces in (every, lengths)
@@ -296,14 +296,14 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
     return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
 
 
-def _split(splits: int, extents: list[int], *, last: bool, turns: bool) -> str:
+def _split(splits: int, extents: list[int], *, ending: Ending, turns: bool) -> str:
     """
-    A split, of runs or in turns, that the last block ends, or a combining kernel with its default
+    A split, of runs or in turns, that its blocks end, or a combining kernel with its default
     schedule.
     """
     deal = " deal=turns" if turns else ""
-    if last:
-        return f"split-matmul-k{{splits={splits} combine=last{deal}}}"
+    if ending != "workspace":
+        return f"split-matmul-k{{splits={splits} combine={ending}{deal}}}"
     return f'split-matmul-k{{splits={splits}{deal} then="{combining(splits, extents)}"}}'
 
 

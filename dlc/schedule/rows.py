@@ -19,7 +19,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
-from dlc.schedule.endings import WHOLE, Parts, last_is_faster
+from dlc.schedule.endings import WHOLE, Ending, Parts, fastest_ending
 from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
 
 SPLIT_POINTS = 4096
@@ -62,8 +62,8 @@ class RowPlan:
     """True if neighbouring threads take neighbouring rows, not points of one row."""
     left: Parts = WHOLE
     """What blocks leave that share rows."""
-    last: bool = False
-    """True if the last of these blocks folds that, and no second kernel."""
+    ending: Ending = "workspace"
+    """What folds that."""
 
 
 def row_sweeps(ops: Sequence[Operation]) -> list[loop.ReduceOp | loop.ForOp]:
@@ -126,7 +126,7 @@ def row_plan(
     words = sum(register_words(result.type) for result in reduces[0].results)
     left = Parts(parts, row_count * words, words, ceil(row_count / rows), rows * words)
     return RowPlan(
-        threads, rows, vector, parts, length, strided, left, last_is_faster(left, target)
+        threads, rows, vector, parts, length, strided, left, fastest_ending(left, target)
     )
 
 

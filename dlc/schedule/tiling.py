@@ -140,8 +140,8 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
                 heappush(heap, (c.least_seconds(parts), (), number, parts, c))
         else:
             depths = c.depths if c.rings and c.chunks > splits else (2,)
-            for depth, last in product(depths, endings(splits)):
-                new = c.with_ring(depth, splits, last=last)
+            for depth, ending in product(depths, endings(splits, target)):
+                new = c.with_ring(depth, splits, ending=ending)
                 if new.seconds < inf:
                     heappush(heap, (new.seconds, new.ties, number, splits, new))
 

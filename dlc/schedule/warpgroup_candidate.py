@@ -159,8 +159,9 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def seconds(self) -> float:
-        """Infinite for what cannot be: in the fold of the last block all threads meet."""
-        return inf if not self.rings or (self.producer and self.last) else super().seconds
+        """Infinite for what cannot be: where blocks fold parts themselves all threads meet."""
+        meet = self.producer and self.ending != "workspace"
+        return inf if not self.rings or meet else super().seconds
 
     @property
     def path_clocks(self) -> float:

@@ -85,22 +85,30 @@ class SharingBlocks:
         About as many blocks as these, all of those that share a count, or are a cluster, or none:
         without the others none would be the last.
         """
-        if (cluster := self.func.cluster_size) > 1:
-            firsts = sorted({block // cluster * cluster for block in blocks})
-            firsts = firsts[: max(len(blocks) // cluster, 1)]
-            return [first + number for first in firsts for number in range(cluster)]
         places = [self._place(op) for op in last_blocks_of(self.func)]
-        if not places:
+        if not places and self.func.cluster_size == 1:
             return list(blocks)
         found: set[int] = set()
         for block in blocks:
             if block not in found and (not found or len(found) < len(blocks)):
-                found.add(block)
-                for place, counted in places:
-                    if counted[block]:
-                        same = (place == place[:, block : block + 1]).all(axis=0) & counted
-                        found.update(np.flatnonzero(same).tolist())
+                found |= self._beside(block, places)
         return sorted(found)
+
+    def _beside(self, block: int, places: Sequence[tuple[Any, Any]]) -> set[int]:
+        """The blocks that one needs: of its cluster, counted with it, and those that these need."""
+        found, missing, cluster = set[int](), [block], self.func.cluster_size
+        while missing:
+            block = missing.pop()
+            if block in found:
+                continue
+            found.add(block)
+            first = block // cluster * cluster
+            missing += range(first, first + cluster)
+            for place, counted in places:
+                if counted[block]:
+                    same = (place == place[:, block : block + 1]).all(axis=0) & counted
+                    missing += np.flatnonzero(same).tolist()
+        return found
 
     def _place(self, op: kernel.LastBlockOp) -> tuple[Any, Any]:
         """The subscripts at which each block is counted, and which blocks are."""

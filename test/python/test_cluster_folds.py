@@ -17,6 +17,7 @@ from test_split import GEMM, SPLITS, every_split, in_one_kernel
 from test_tensor_cores import product
 from xdsl.dialects.builtin import ModuleOp
 
+import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor, get_backend
 from dlc.dialects import kernel
@@ -148,3 +149,36 @@ def test_nvcc_takes_it() -> None:
     text = print_module(lowered(module))
     assert "__cluster_dims__(5, 1, 1)" in text
     assert nvcc_takes(text, "sm_90", "sm_100", "sm_120") == [0, 0, 0]
+
+
+SIZES = {"matmul": "cluster", "matmul_relu": "cluster", "matmul_2": "last", "matmul_3": "cluster"}
+"""How splits of products that read the same end."""
+
+
+def test_joined_with_others() -> None:
+    """Clusters of 8, of 4, of 2, two or four of which run as one, and blocks that are in none."""
+    torch.manual_seed(0)
+    args = [torch.randn(20, 512), *(torch.randn(512, n) for n in (256, 128, 192, 64))]
+
+    def f(
+        x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return x @ a, torch.relu(x @ b), x @ c, x @ d
+
+    tiles = (
+        "tileify,chunk-matmul-k{{bk=16 vector=4}},split-matmul-k{{splits={} combine={}}},"
+        "blockify-launch{{block=16,32 thread=4,16}},stage-inputs{{budget=65536}},"
+        "register-tile{{extents=4,2}}"
+    )
+    compiled = dlc.compile(f, tuple(args), backend="host", target="sm_90")
+    parts = zip(SIZES.items(), (2, 8, 4, 4), strict=True)
+    compiled = compiled.with_schedule({k: tiles.format(n, way) for (k, way), n in parts})
+    module = compiled.variants[0].module("kernel")
+    (func,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
+    assert func.cluster_size == 8
+    assert "kernel.last_block" in str(func)
+    for found, expected in zip(compiled(*args), f(*(t.double() for t in args)), strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+    for blocks in (None, 8):
+        (verdict,) = check_module(module, blocks=blocks)
+        assert verdict.answer == "clean", verdict

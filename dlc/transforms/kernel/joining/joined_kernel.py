@@ -84,7 +84,7 @@ class JoinedKernel:
             self.schedule,
             list(self._zeroed()),
             list(self._updates()),
-            cluster=self.funcs[0].cluster_size,
+            cluster=self.cluster,
         )
 
     @property
@@ -98,6 +98,11 @@ class JoinedKernel:
     def threads(self) -> int:
         """Threads of a block."""
         return max(func.block_size for func in self.funcs)
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster: as many as the largest that a kernel has."""
+        return max(func.cluster_size for func in self.funcs)
 
     def _of(self, slots: Sequence[Slot]) -> Iterator[tuple[kernel.FuncOp, int]]:
         return ((self.funcs[number], slot) for number, slot in slots)
@@ -131,6 +136,7 @@ class JoinedKernel:
             op.clone(values) for op in func.body.block.ops if isinstance(op, kernel.TensorMapOp)
         ]
         inside: list[Operation] = []
+        wider: list[kernel.MapClusterOp] = []
         for op in func.body.block.ops:
             if isinstance(op, kernel.TensorMapOp):
                 continue
@@ -138,9 +144,17 @@ class JoinedKernel:
                 new: Operation = kernel.BlockIdOp(part)
                 new.location, new.results[0].name_hint = op.location, op.result.name_hint
                 values[op.result] = new.results[0]
+            elif isinstance(op, kernel.MapClusterOp) and func.cluster_size < self.cluster:
+                new = kernel.MapClusterOp(values[op.source], self.cluster)
+                new.location, new.result.name_hint = op.location, op.result.name_hint
+                values[op.result] = new.result
+                wider.append(new)
             else:
                 new = op.clone(values)
             inside.append(new)
+        own = Expr.of(number) % self.cluster // func.cluster_size * func.cluster_size
+        for op in wider:
+            _read_from(op, own)
         if func.block_size < self.threads:
             _restrict(inside, func.block_size)
             inside = _first_threads(inside, func.block_size)
@@ -162,6 +176,15 @@ class JoinedKernel:
             none = [NEW] * len(func.output_refs)
             for n in none if func.updates is None else func.updates.get_values():
                 yield numbers[kernel_number, int(n)] if n >= 0 else int(n)
+
+
+def _read_from(op: kernel.MapClusterOp, first: Expr) -> None:
+    """Has what is read of blocks be that of those from one on."""
+    for use in list(op.result.uses):
+        load = use.operation
+        assert isinstance(load, kernel.LoadOp)
+        block, *inside = load.subscripts
+        load.set_index([first + block, *inside], load.where)
 
 
 def _restrict(ops: Sequence[Operation], threads: int) -> None:
