@@ -11,12 +11,12 @@
 // CHECK: tile.launch last_first [0, 2] block(%bi in 8, %bj in 5) thread(%ti in 4, %tj in 2) serial(%ei in 2, %ej in 2) {
 // REMARK: blockify-launch: k: blocks of 8 x 4 points, 4 x 2 threads, the last along %i first, in 2 waves
 // BOUND: %bid = kernel.block_id
-// BOUND: %rank = kernel.index %bid floordiv 5
+// BOUND: %bj = kernel.index %bid mod 5
+// BOUND-NEXT: %rank = kernel.index %bid floordiv 5
 // BOUND-NEXT: %bi = kernel.index -%rank floordiv 4 * 4 - (%rank mod 4 + %rank floordiv 4) mod 2 - ((%rank mod 4) floordiv 2 + %rank floordiv 4) mod 2 * 2 + 7
-// BOUND-NEXT: %bj = kernel.index %bid mod 5
 
-// ONE: %bj = kernel.index -%bid floordiv 8 + 4
-// ONE-NEXT: %bi = kernel.index %bid mod 8
+// ONE: %bi = kernel.index %bid mod 8
+// ONE-NEXT: %bj = kernel.index -%bid floordiv 8 + 4
 
 // An axis of one block has no order.
 // SOLE: tile.launch block(%bj in 5)
