@@ -8,15 +8,17 @@ here, when the program is compiled, what they raise in eager PyTorch on a CPU.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping
 from math import prod
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.size_names import is_of_sizes
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.source import ImportFailure, Place, place_of
+from dlc.frontend.taken_apart import overload_name
 
 
 class EmptyError(ImportFailure, RuntimeError):
@@ -65,6 +67,22 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
         raise EmptyIndexError(f"{name}: {error}", place) from None
     except RuntimeError as error:
         raise EmptyError(f"{name}: {error}", place) from None
+
+
+def check_types(graph: Graph, whole: Container[str] | None, shown_as: Mapping[str, str]) -> None:
+    """
+    MixedTypes for an operation of an exported graph that is not in `whole`: what it is taken apart
+    into would promote dtypes that eager PyTorch does not take together.
+    """
+    for node in graph.nodes:
+        name = overload_name(node.target)
+        if name and whole is not None and name not in whole:
+            tensors = [n.meta.get("val") for n in node.all_input_nodes]
+            try:
+                _check_types(node, name, tensors, None)
+            except MixedTypes as error:
+                place = place_of(node.meta.get("stack_trace"), shown_as)
+                raise MixedTypes(error.message, place) from None
 
 
 def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:

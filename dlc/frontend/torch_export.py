@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 from dlc.diagnostics import with_hint
 from dlc.frontend.draws import OwnGenerator
+from dlc.frontend.eager_errors import check_types
 from dlc.frontend.parts import closest_name, device_hint
 from dlc.frontend.recurrent_layers import shapes_only
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
@@ -69,6 +70,7 @@ def export(
             check_writes(exported.graph, shown_as)
             if is_taken_apart(exported, whole):
                 return exported
+            check_types(exported.graph, whole, shown_as)
             from dlc.frontend.decomposing import take_apart  # with a table for each kind
 
             return take_apart(exported, whole)
