@@ -139,6 +139,13 @@ def test_systems(shape: tuple[int, ...]) -> None:
     check(linalg.solve, triangle(*shape), torch.randn(shape[:-1]))
 
 
+@pytest.mark.parametrize("name", ["solve, from the right", "from the right"])
+def test_a_row_solved_from_the_right(name: str) -> None:
+    """Transposed, it is a column whose stride is not that of rows."""
+    check(SOLVING[name][0], triangle(3, 3), torch.randn(3, 1))
+    check(SOLVING[name][0], triangle(2, 3, 3), torch.randn(2, 3, 1))
+
+
 def test_batches_are_broadcast() -> None:
     a, b = triangle(2, 1, 4, 4), torch.randn(3, 4, 2)
     check(lambda a, b: linalg.solve_triangular(a, b, upper=True), a, b)

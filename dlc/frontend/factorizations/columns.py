@@ -36,10 +36,15 @@ def over(
 
     def turn(*given: Tensor) -> list[Tensor]:
         carry, made = step(*given)
-        return [*carry, *made]
+        return [*map(_in_rows, carry), *made]
 
-    found = scan_of_copies(turn, list(carried), list(scanned), list(held))
+    found = scan_of_copies(turn, [*map(_in_rows, carried)], list(scanned), list(held))
     return found[: len(carried)], found[len(carried) :]
+
+
+def _in_rows(tensor: Tensor) -> Tensor:
+    rows = torch.empty(tensor.shape, device="meta").stride()
+    return tensor if tensor.stride() == rows else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def line(matrix: Tensor, place: Tensor) -> Tensor:
