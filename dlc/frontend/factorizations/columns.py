@@ -43,8 +43,9 @@ def over(
 
 
 def _in_rows(tensor: Tensor) -> Tensor:
-    rows = torch.empty(tensor.shape, device="meta").stride()
-    return tensor if tensor.stride() == rows else tensor.clone(memory_format=torch.contiguous_format)
+    if tensor.stride() == torch.empty(tensor.shape, device="meta").stride():
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def line(matrix: Tensor, place: Tensor) -> Tensor:
