@@ -27,7 +27,8 @@ from dlc.backend.cuda.print.printer import (
 )
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.host.host_kernel import HostKernel
-from dlc.dialects.kernel import FuncOp
+from dlc.diagnostics import OpError
+from dlc.dialects.kernel import FuncOp, LoadOp
 from dlc.registry import register
 from dlc.transforms.kernel.place_barriers import PlaceBarriersPass
 from dlc.transforms.kernel.vectorize_accesses import VectorizeAccessesPass
@@ -640,7 +641,9 @@ def test_a_counter_is_a_step_beyond_its_last_value_in_the_end() -> None:
 
 def test_indices_that_leave_64_bits_are_an_error() -> None:
     rows, columns = 2**31 - 1, 2**33
-    with pytest.raises(ValueError, match="expected indices of 64 bits, found one that can be 184"):
+    with pytest.raises(
+        OpError, match="expected indices of 64 bits, found one that can be 184"
+    ) as e:
         printed(
             f"""%b = kernel.block_id
             %v = kernel.load %x[%b, 0] : memref<{rows}x{columns}xi8>
@@ -648,6 +651,7 @@ def test_indices_that_leave_64_bits_are_an_error() -> None:
             f"(%x: memref<{rows}x{columns}xi8>) -> (%y: memref<{rows}xi8>)",
             grid=rows,
         )
+    assert isinstance(e.value.op, LoadOp)
 
 
 def test_indices_from_memory() -> None:

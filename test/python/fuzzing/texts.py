@@ -15,6 +15,7 @@ from dlc.passes import STEPS
 
 FILES = Path(__file__).parents[2] / "filecheck"
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\s+|.', re.DOTALL)
+INJECTED = "#error injected"
 NUMBERS = (
     "0",
     "1",
@@ -42,6 +43,16 @@ WORDS = (
     ")",
     ",",
 )
+HOSTILE = (
+    rf"\0A{INJECTED}",
+    rf"*/\0A{INJECTED}\0A/*",
+    rf"\5C\0A{INJECTED}",
+    rf"??/\0A{INJECTED}",
+    *r"\22 \5C \00 \1B[31m ../ %s%n $(false) int é {".split(),
+    "a b",
+    "x" * 300,
+)
+"""Strings, as IR spells them, that code could be made of."""
 
 
 @cache
@@ -67,7 +78,7 @@ def _change(rng: random.Random, tokens: list[str]) -> None:
     if not words:
         return
     at, other = rng.choice(words), rng.choice(words)
-    match rng.randrange(8):
+    match rng.randrange(9):
         case 0:
             del tokens[at]
         case 1:
@@ -86,6 +97,10 @@ def _change(rng: random.Random, tokens: list[str]) -> None:
             tokens[at] = rng.choice(WORDS)
         case 6:
             del tokens[min(at, other) : min(max(at, other), min(at, other) + 12)]
+        case 7:
+            strings = [n for n in words if tokens[n][0] == '"'] or [at]
+            said = "".join(rng.choices(HOSTILE, k=rng.randint(1, 3)))
+            tokens[rng.choice(strings)] = f'"{said}"'
         case _:
             token = tokens[at]
             place = rng.randrange(len(token) + 1)
@@ -124,4 +139,6 @@ def answer(text: str, arguments: list[str]) -> str | None:
         return f"exit code 1 without an error: {said!r}"
     if "internal error" in said or "Traceback" in said:
         return said
+    if "cuda" in arguments and re.search(rf"^\s*{INJECTED}", out.getvalue(), re.MULTILINE):
+        return f"a string has become code:\n{out.getvalue()}"
     return None

@@ -17,6 +17,11 @@ from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range
 
 _INT_MIN, MOST_INT = -(2**31), 2**31 - 1
 
+
+class WideIndexError(ValueError):
+    """An index that does not fit in 64 bits."""
+
+
 Use = Callable[[SSAValue], Text]
 """The function that gives an index value its text."""
 
@@ -64,10 +69,10 @@ def _sums(expr: Expr) -> Range:
 
 
 def _check_wide(expr: Expr) -> None:
-    """ValueError for an index that can leave `long long`, as far as its values are known."""
+    """WideIndexError for an index that can leave `long long`, as far as its values are known."""
     for end in _sums(expr):
         if math.isfinite(end) and not -(2**63) <= end < 2**63:
-            raise ValueError(f"expected indices of 64 bits, found one that can be {end:.0f}")
+            raise WideIndexError(f"expected indices of 64 bits, found one that can be {end:.0f}")
 
 
 class IndexText:

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
-from dlc.backend.cuda.print.c_index import counter_type
+from dlc.backend.cuda.print.c_index import WideIndexError, counter_type
 from dlc.backend.cuda.print.c_memory import Accesses
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
@@ -236,7 +236,10 @@ class _KernelPrinter(Accesses):
         for op in block.ops:
             if not isinstance(op, scf.YieldOp):
                 first = len(self.lines)
-                self._op(op)
+                try:
+                    self._op(op)
+                except WideIndexError as error:
+                    fail(op, str(error))
                 if len(self.lines) > first:
                     self.written[op] = range(first, len(self.lines))
 
