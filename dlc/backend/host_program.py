@@ -76,7 +76,10 @@ class HostProgram:
         planned = not any(isinstance(op, kernel.LaunchOp) for op in main.walk())
         hints = tuple(value.name_hint for value in reader.numbers)
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
-        bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
+        bounds = tuple(
+            bounds_in({name: reader.bound(said) for name, said in attributes.items()}, main)
+            for attributes in attributes_of(main)
+        )
         return BoundProgram(tuple(arguments), bounds, steps, reader.results, hints, planned)
 
 

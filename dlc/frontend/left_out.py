@@ -126,6 +126,8 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
         return True
     called = value_of(call.func, scope)
     if isinstance(called, torch.nn.Module):
+        if any(getattr(module, "inplace", False) for module in called.modules()):
+            return True
         return called.training and next(called.buffers(), None) is not None
     if kept(getattr(called, "__self__", None)) is not None or asks_outside([called]):
         return True

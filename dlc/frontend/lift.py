@@ -137,10 +137,11 @@ class Lifter(ProgramValues):
             return self._visit_undecided(node, {first: part}, outermost)
         if isinstance(node, ast.IfExp):
             return self.visit(node.body if part.value else node.orelse, outermost)
-        if len(node.values) == 1 or bool(part.value) == isinstance(node.op, ast.Or):
+        if bool(part.value) == isinstance(node.op, ast.Or):
             return part
-        rest = ast.copy_location(ast.BoolOp(node.op, node.values[1:]), node)
-        return self.visit(rest, outermost)
+        _, *rest = node.values
+        others = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
+        return self.visit(others, outermost)
 
     def visit_chain(self, node: ast.Compare, outermost: bool) -> Part:
         """`a < b < c`, which goes on to `c` only where `a < b`."""

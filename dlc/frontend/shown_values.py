@@ -63,16 +63,26 @@ class Outputs:
         """What such a call is given; None for another expression."""
         match value:
             case ast.Call(func=ast.Name(id="print"), args=args):
-                if self.lifter.scope.get("print", print) is not print:
+                if self.lifter.scope.get("print", print) is not print or self._is_kept(value):
                     return None
             case ast.Call(args=args) if not _shows(called := self._called(value)):
                 if not _saves(called) or self._is_read(value):
                     return None
-            case ast.Call(args=args):
+            case ast.Call(args=args) if not self._is_kept(value):
                 pass
             case _:
                 return None
         return [*args, *(k.value for k in value.keywords)]
+
+    def _is_kept(self, shown: ast.Call) -> bool:
+        """True if something is printed to what the script may look at later: no file of its end."""
+        for to in (k.value for k in shown.keywords if k.arg in ("file", "stream")):
+            if isinstance(to, ast.Constant):
+                continue
+            stream = value_of(to, self.lifter.scope)
+            if stream is not sys.stdout and stream is not sys.stderr:
+                return not isinstance(stream, IOBase) or self._is_read(shown)
+        return False
 
     def _is_read(self, value: ast.expr) -> bool:
         """True if what is saved may be read again: behind it, or by what may run again."""

@@ -22,6 +22,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from dlc.frontend.ambient import Ambient
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting, evaluated_if_true
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
@@ -106,9 +107,12 @@ class Statements:
             for named in named_expressions(statement):
                 self._statement(named, False)
             held = self._held_state() if self.program.begun else {}
+            ambient = Ambient.now() if self.program.begun else None
             self._statement(statement, ends and statement is statements[-1])
             now = self._held_state() if held else {}
             if any(now[key] != before for key, before in held.items() if key in now):
+                self.variables.refuse(LATE, statement)
+            if ambient is not None and not ambient.holds():
                 self.variables.refuse(LATE, statement)
 
     def _held_state(self) -> dict[int, Hashable]:

@@ -50,12 +50,23 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             return node
         case ast.Call(keywords=[*_, ast.keyword(arg="out", value=out)]):
             return out
+        case ast.Call(func=made, args=[first, *_]) if (
+            _is_in_place(node) or _is_in_place(made)
+        ) and root_of(first) is not None:
+            return first
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING or (
             name.endswith("_") and not name.endswith("__")
         ):
             functions = root_of(owner) in ("torch", "F", "nn") and name not in CHANGING
             return node.args[0] if functions and node.args else owner
     return None
+
+
+def _is_in_place(call: ast.AST) -> bool:
+    """True for a call with `inplace=True`."""
+    options = call.keywords if isinstance(call, ast.Call) else []
+    given = (getattr(k.value, "value", True) for k in options if k.arg == "inplace")
+    return any(value is not False for value in given)
 
 
 def changed_by(node: ast.AST) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.export import Dim
 from torch.nn import functional as F
 from xdsl.dialects.builtin import DenseArrayBase
 
@@ -60,6 +61,22 @@ def test_what_is_out_of_range_is_refused(value: int) -> None:
     wrong = torch.where(J == 2, value, J)
     with pytest.raises(LaunchError, match=rf"indices from -5 to 4, found {value} at \[1, 0\]"):
         compiled(X, wrong)
+
+
+def test_indices_into_rows_of_any_number_are_checked() -> None:
+    rows = Dim("rows", max=100)
+    compiled = dlc.compile(
+        lambda x, i: F.embedding(i, x),
+        (X, INDEX),
+        "sm_90",
+        "host",
+        dynamic_shapes=({0: rows}, None),
+    )
+    for number in (4, 7):
+        x = torch.randn(number, 6)
+        assert torch.equal(compiled(x, INDEX), x[INDEX])
+        with pytest.raises(LaunchError):
+            compiled(x, INDEX + number - 3)
 
 
 def test_no_index_is_never_out_of_range() -> None:

@@ -45,6 +45,7 @@ SHOWN = {
     "two": "print({}, y)\nprint(y, {})",
     "format": "print(f'{{y.sum()}}: {{{}}}')",
     "assert": "assert y.sum() > -1000 and {}",
+    "choice": "c.n >= 0 and print(y, {})",
 }
 SETTINGS = {
     "numpy": ("import numpy as np", "np.seterr(divide='ignore')",
@@ -165,6 +166,58 @@ def test_the_process_is_asked_in_the_order_of_the_text(
         assert "change" in found.message or "another number" in found.message
     else:
         torch.testing.assert_close(found, expected)
+
+
+STREAM = "import io, pprint\ns = io.StringIO()\n"
+WRITER = (
+    "class Writer:\n    def __init__(self):\n        self.n = 0\n    def write(self, text):\n"
+    "        self.n += len(text)\n    def getvalue(self):\n        return 'a' * self.n\n"
+    "s = Writer()\n"
+)
+PRINTED = {
+    "a stream": (STREAM, "print(y.shape, file=s)"),
+    "in a loop": (STREAM, "for i in range(3):\n    y = y + 1\n    print(i, file=s)"),
+    "pretty": (STREAM, "pprint.pprint(y.shape, stream=s)"),
+    "a writer of the script's": (WRITER, "print(y.shape, file=s)"),
+}
+
+
+@pytest.mark.parametrize(("made", "shown"), PRINTED.values(), ids=PRINTED)
+def test_what_is_printed_to_a_stream_can_be_read(made: str, shown: str) -> None:
+    text = f"{made}{USED}{shown}\nr = y * len(s.getvalue())"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+IN_PLACE = {
+    "function": "print(F.relu(y, inplace=True))",
+    "module": "print(nn.ReLU(inplace=True)(y))",
+    "held": "m = nn.ReLU(inplace=True)\nprint(m(y))",
+    "asserted": "m = nn.ReLU(inplace=True)\nassert m(y).min() >= 0",
+}
+
+
+@pytest.mark.parametrize("shown", IN_PLACE.values(), ids=IN_PLACE)
+def test_what_is_changed_in_place_where_it_is_shown_goes_on(shown: str) -> None:
+    text = f"import torch.nn.functional as F\n{USED}y = y - 1\n{shown}\nr = y * 2"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+AMBIENT = {
+    "a default": "torch.set_default_dtype(torch.float64)",
+    "autocast": "torch.set_autocast_enabled('cpu', True)",
+}
+
+
+@pytest.mark.parametrize("change", AMBIENT.values(), ids=AMBIENT)
+def test_what_decides_on_dtypes_does_not_change_behind_computations(change: str) -> None:
+    try:
+        with pytest.raises(ImportFailure, match="what the program before it may have used") as why:
+            capture_text(f"x = torch.randn(4, 4)\ny = x @ torch.ones(4, 4)\n{change}\nr = y @ y")
+        assert why.value.place is not None
+        assert why.value.place.line == 3
+    finally:
+        torch.set_default_dtype(torch.float32)
+        _forget()
 
 
 ENDS = {
