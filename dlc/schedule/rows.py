@@ -18,6 +18,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.dialects.layouts import shape_of, strides_of
+from dlc.ir.sizes import divides
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.endings import WHOLE, Ending, Parts, fastest_ending
 from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
@@ -94,10 +95,11 @@ def row_plan(
         return None
     run = min(run_of(r, r.axes) for r in reduces)
     if strided:
-        vector = SCANNED if scans else 1
+        vector = run = SCANNED if scans else 1
     else:
-        vector = run if length >= RUN else 1
-    threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * vector)))))
+        run = run if length >= RUN else 1
+        vector = run if any(map(loop.scans_in, reduces)) or _in_runs(reduces, run) else 1
+    threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * run)))))
     if strided:
         rows = _neighbours(row_count, extents[-1], reduces, target)
         threads = min(threads, ACROSS // rows)
@@ -217,6 +219,23 @@ def run_of(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
     ]
     run = max(RUN, WIDEST_ACCESS // max(sizes, default=WIDEST_ACCESS))
     return run if nest.hint(axes[-1]) % run == 0 else RUN
+
+
+def _in_runs(reduces: Sequence[loop.ReduceOp | loop.ForOp], run: int) -> bool:
+    """
+    True if the rows that reduces load begin at multiples of `run` elements, as accesses of so many
+    do. Else neighbouring lanes take neighbouring elements one by one.
+    """
+    for reduce in reduces:
+        for op in reduce.body.walk():
+            if not isinstance(op, loop.LoadOp) or not op.subscripts:
+                continue
+            assert isinstance(op.ref.type, MemRefType)
+            if op.subscripts[-1].coefficient(reduce.axes[-1]) != 1:
+                continue
+            if not all(divides(run, stride) for stride in strides_of(op.ref.type)[:-1]):
+                return False
+    return True
 
 
 def power_of_two(number: int) -> int:

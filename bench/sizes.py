@@ -1,0 +1,227 @@
+"""
+How much slower kernels for all sizes are than those that are made for one, by the estimate.
+
+    python bench/sizes.py [--only REGEX] [--output bench/results/sizes]
+
+Each program is called with 12 sizes on sm_90, without data, the first in their middle. A call gets
+the kernels that `dlc.compile(dynamic_shapes=...)` would launch, and the static program of its sizes;
+both are counted in Kernel IR (dlc/schedule/scheduled_time.py), nvcc is not run. A ratio is time over
+that of the static program. Writes JSON and a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.host_program import HostProgram
+from dlc.importing import Imports
+from dlc.pipeline import apply_step
+from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.shared_kernels import SharedKernels, are_made_for
+from dlc.stages import Stages, compiler_context
+from dlc.target import get_target, set_target
+from dlc.transforms.tensor.specialize import specialize
+from dlc_bench.records import markdown_table, where_and_when, write_record
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = "sm_90"
+LENGTHS = (256, 64, 80, 100, 127, 160, 200, 333, 416, 512, 777, 1024)
+"""The first is what kernels are scheduled for first; the others lie up to 4 times from it."""
+BATCHES = (4, 2, 4, 8, 3, 2, 4, 6, 2, 4, 1, 3)
+"""Of those programs whose batch changes, too, beside `LENGTHS`."""
+HEADER = ("family", "programs", "mean", "worst", "at", "seconds")
+
+Row = dict[str, Any]
+S, B = Dim("s", min=2, max=8192), Dim("b", min=1, max=64)
+
+
+class Block(nn.Module):
+    """A layer of a language model of 512 channels and 8 heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(512, 1536), nn.Linear(512, 512)
+        self.up, self.gate, self.down = (
+            nn.Linear(512, 1408),
+            nn.Linear(512, 1408),
+            nn.Linear(1408, 512),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, s, _ = x.shape
+        q, k, v = (
+            t.view(b, s, 8, 64).transpose(1, 2)
+            for t in self.qkv(F.rms_norm(x, (512,))).chunk(3, -1)
+        )
+        h = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(h.transpose(1, 2).reshape(b, s, 512))
+        h = F.rms_norm(x, (512,))
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A program, its arguments for a batch and a length, and what of them changes."""
+
+    function: Callable[[], Callable[..., Tensor]]
+    make: Callable[[int, int], tuple[Tensor, ...]]
+    shapes: Any
+
+
+FAMILIES = {
+    "pointwise": Family(
+        lambda: lambda x: F.gelu(x) * x,
+        lambda b, s: (torch.randn(s, 1000),),
+        ({0: S},),
+    ),
+    "norm": Family(
+        lambda: lambda x, w: F.rms_norm(x, (1024,), w),
+        lambda b, s: (torch.randn(s, 1024), torch.randn(1024)),
+        ({0: S}, None),
+    ),
+    "softmax": Family(
+        lambda: lambda x: torch.softmax(x, 1),
+        lambda b, s: (torch.randn(4096, s),),
+        ({1: S},),
+    ),
+    "row sum": Family(
+        lambda: lambda x: x.sum(1),
+        lambda b, s: (torch.randn(4096, s),),
+        ({1: S},),
+    ),
+    "product of s rows": Family(
+        lambda: lambda x, w: x @ w,
+        lambda b, s: (torch.randn(s, 512), torch.randn(512, 768)),
+        ({0: S}, None),
+    ),
+    "product of s columns": Family(
+        lambda: lambda x, w: x @ w,
+        lambda b, s: (torch.randn(512, 768), torch.randn(768, s)),
+        (None, {1: S}),
+    ),
+    "product along s": Family(
+        lambda: lambda x, w: x @ w,
+        lambda b, s: (torch.randn(512, s), torch.randn(s, 768)),
+        ({1: S}, {0: S}),
+    ),
+    "x @ x.T": Family(
+        lambda: lambda x: x @ x.T,
+        lambda b, s: (torch.randn(s, 512),),
+        ({0: S},),
+    ),
+    "causal attention": Family(
+        lambda: causal,
+        lambda b, s: tuple(torch.randn(2, 8, s, 64) for _ in range(3)),
+        ({2: S},) * 3,
+    ),
+    "transformer block": Family(
+        Block,
+        lambda b, s: (torch.randn(b, s, 512),),
+        ({0: B, 1: S},),
+    ),
+}
+
+
+def made(module: ModuleOp) -> Stages:
+    """What such a program is compiled in."""
+    set_target(module, TARGET, "f32")
+    return Stages(module)
+
+
+def microseconds(kernels: ModuleOp, sizes: Mapping[str, int] | None = None) -> float:
+    """What the launches of Kernel IR take at some sizes."""
+    if sizes:
+        kernels = kernels.clone()
+        specialize(kernels, sizes)
+        apply_step(compiler_context(), kernels, "canonicalize")  # how often loops run
+    launches = HostProgram.of(kernels).bind({}).launches
+    return sum(scheduled_seconds(one.func.func, get_target(TARGET)) for one in launches) * 1e6
+
+
+def measure(family: Family) -> Row:
+    """The times of each call, and how many programs are compiled for these."""
+    begin = time.process_time()
+    torch.manual_seed(0)
+    with torch.device("meta"), torch.no_grad():
+        imports, shared = Imports(family.function(), family.shapes), SharedKernels()
+        rows: list[Row] = []
+        programs: list[Stages] = []
+        for batch, length in zip(BATCHES, LENGTHS, strict=True):
+            args = family.make(batch, length)
+            alone = made(imports.program(args, None).module)
+            static = microseconds(alone.module("kernel"))
+            known = imports.sized_call(args, None)
+            stages = shared.stages(*known, "f32", made) if known else None
+            row: Row = {"batch": batch, "length": length, "static_us": static}
+            if known is None or stages is None:
+                row |= {"us": static, "alone": True}
+                stages = alone
+            elif not are_made_for(stages.module("kernel"), known[1]):
+                row |= {"us": static, "alone": True}
+                stages = alone
+            else:
+                row |= {"us": microseconds(stages.module("kernel"), known[1]), "alone": False}
+            if not any(one is stages for one in programs):
+                programs.append(stages)
+            rows.append(row | {"ratio": row["us"] / static})
+    return {
+        "programs": len(programs),
+        "mean": geometric_mean(row["ratio"] for row in rows),
+        "obstacle": shared.obstacle,
+        "seconds": time.process_time() - begin,
+        "calls": rows,
+    }
+
+
+def cells(name: str, row: Row) -> list[str]:
+    worst = max(row["calls"], key=lambda call: call["ratio"])
+    return [
+        name,
+        str(row["programs"]),
+        f"{row['mean']:.2f}",
+        f"{worst['ratio']:.2f}",
+        f"{worst['batch']} x {worst['length']}",
+        f"{row['seconds']:.1f}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "sizes")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: dict[str, Row] = {}
+    for name in filter(re.compile(options.only).search, FAMILIES):
+        print(name, file=sys.stderr, flush=True)
+        rows[name] = measure(FAMILIES[name])
+        print(rows[name]["obstacle"], [f"{c['length']}: {c['ratio']:.2f} ({c['static_us']:.1f})" + "*" * c["alone"] for c in rows[name]["calls"]], file=sys.stderr)
+    record = where_and_when()
+    lines = [
+        f"Counted {record['date']} for {TARGET}; 12 sizes of each program, batch x length.",
+        "",
+        *markdown_table(HEADER, (cells(name, row) for name, row in rows.items())),
+    ]
+    write_record(options.output, {**record, "families": rows}, "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
