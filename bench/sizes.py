@@ -4,9 +4,10 @@ How much slower kernels for all sizes are than those that are made for one, by t
     python bench/sizes.py [--only REGEX] [--output bench/results/sizes]
 
 Each program is called with 12 sizes on sm_90, without data, the first in their middle. A call gets
-the kernels that `dlc.compile(dynamic_shapes=...)` would launch, and the static program of its sizes;
-both are counted in Kernel IR (dlc/schedule/scheduled_time.py), nvcc is not run. A ratio is time over
-that of the static program. Writes JSON and a Markdown table.
+the kernels that `dlc.compile(dynamic_shapes=...)` would launch, and the static program of its
+sizes; both are counted in Kernel IR (dlc/schedule/scheduled_time.py), nvcc is not run. A ratio is
+the time over that of the static program, 1 where a call has a program of its own: `alone` counts
+these, `programs` all that 12 calls compile. Writes JSON and a Markdown table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ LENGTHS = (256, 64, 80, 100, 127, 160, 200, 333, 416, 512, 777, 1024)
 """The first is what kernels are scheduled for first; the others lie up to 4 times from it."""
 BATCHES = (4, 2, 4, 8, 3, 2, 4, 6, 2, 4, 1, 3)
 """Of those programs whose batch changes, too, beside `LENGTHS`."""
-HEADER = ("family", "programs", "mean", "worst", "at", "seconds")
+HEADER = ("family", "programs", "alone", "mean", "worst", "at")
 
 Row = dict[str, Any]
 S, B = Dim("s", min=2, max=8192), Dim("b", min=1, max=64)
@@ -158,7 +158,6 @@ def microseconds(kernels: ModuleOp, sizes: Mapping[str, int] | None = None) -> f
 
 def measure(family: Family) -> Row:
     """The times of each call, and how many programs are compiled for these."""
-    begin = time.process_time()
     torch.manual_seed(0)
     with torch.device("meta"), torch.no_grad():
         imports, shared = Imports(family.function(), family.shapes), SharedKernels()
@@ -169,24 +168,19 @@ def measure(family: Family) -> Row:
             alone = made(imports.program(args, None).module)
             static = microseconds(alone.module("kernel"))
             known = imports.sized_call(args, None)
-            stages = shared.stages(*known, "f32", made) if known else None
-            row: Row = {"batch": batch, "length": length, "static_us": static}
-            if known is None or stages is None:
-                row |= {"us": static, "alone": True}
-                stages = alone
-            elif not are_made_for(stages.module("kernel"), known[1]):
-                row |= {"us": static, "alone": True}
-                stages = alone
-            else:
-                row |= {"us": microseconds(stages.module("kernel"), known[1]), "alone": False}
+            found = shared.stages(*known, "f32", made) if known else None
+            if found and not are_made_for(found[0].module("kernel"), found[1]):
+                found = None
+            stages, sizes = found or (alone, {})
             if not any(one is stages for one in programs):
                 programs.append(stages)
-            rows.append(row | {"ratio": row["us"] / static})
+            us = microseconds(stages.module("kernel"), sizes) if found else static
+            row: Row = {"batch": batch, "length": length, "static_us": static, "us": us}
+            rows.append(row | {"ratio": us / static, "alone": found is None})
     return {
         "programs": len(programs),
         "mean": geometric_mean(row["ratio"] for row in rows),
         "obstacle": shared.obstacle,
-        "seconds": time.process_time() - begin,
         "calls": rows,
     }
 
@@ -196,10 +190,10 @@ def cells(name: str, row: Row) -> list[str]:
     return [
         name,
         str(row["programs"]),
+        str(sum(call["alone"] for call in row["calls"])),
         f"{row['mean']:.2f}",
         f"{worst['ratio']:.2f}",
         f"{worst['batch']} x {worst['length']}",
-        f"{row['seconds']:.1f}",
     ]
 
 
@@ -213,7 +207,6 @@ def main() -> None:
     for name in filter(re.compile(options.only).search, FAMILIES):
         print(name, file=sys.stderr, flush=True)
         rows[name] = measure(FAMILIES[name])
-        print(rows[name]["obstacle"], [f"{c['length']}: {c['ratio']:.2f} ({c['static_us']:.1f})" + "*" * c["alone"] for c in rows[name]["calls"]], file=sys.stderr)
     record = where_and_when()
     lines = [
         f"Counted {record['date']} for {TARGET}; 12 sizes of each program, batch x length.",

@@ -311,14 +311,12 @@ class CompiledProgram(TellsOfMissing):
     def _of_all_sizes(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Stages, Mapping[str, int]] | None:
-        """The kernels for all sizes of such a call, and its sizes; None where there are none."""
+        """The kernels for all sizes of such a call, and what they are told; None for none."""
         if (known := self.imports.sized_call(args, kwargs)) is None:
             return None
         sized, sizes = known
-        stages = self.shared.stages(sized, sizes, str(self.precision), self._stages)
-        if stages is None or not are_made_for(stages.module("kernel"), sizes):
-            return None
-        return stages, sizes
+        found = self.shared.stages(sized, sizes, str(self.precision), self._stages)
+        return found if found and are_made_for(found[0].module("kernel"), found[1]) else None
 
     def _compiled(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -471,8 +469,9 @@ def compile(
 
     `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
     `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Where
-    they can be, its kernels are compiled once for those up to 4 times larger or smaller than at the
-    first call; else they are for each size, and `f.explain()` says why.
+    they can be, its kernels are compiled once for those up to 3 times larger or smaller than at the
+    first call, those of multiples apart where rows are as long; else they are for each size, and
+    `f.explain()` says why.
     `f.sizes` tells what the sizes are called, and what the program asks of them. Sizes of 0 and 1
     are programs of their own, as they are to PyTorch.
 

@@ -19,8 +19,9 @@ from dlc.frontend.sized_program import SizedProgram
 from dlc.ir.sizes import NeedsNumber
 from dlc.log import get_logger
 from dlc.stages import Stages
+from dlc.transforms.tensor.divide_sizes import divide_sizes, divided, divisors
 
-APART = 4
+APART = 3
 """
 Kernels serve sizes up to so many times larger or smaller than those that they are scheduled for;
 further from these another schedule is faster.
@@ -32,12 +33,22 @@ class Made:
     """The kernels of a program that are scheduled for some sizes, or that there are none."""
 
     sizes: Mapping[str, int]
+    by: Mapping[str, int]
+    """What names are divided by in the program, for multiples alone."""
     stages: Stages | None
 
-    def serves(self, sizes: Mapping[str, int]) -> bool:
-        """True for sizes that are alike."""
+    def serves(self, sizes: Mapping[str, int], by: Mapping[str, int]) -> bool:
+        """True for sizes that are alike, `by` what divides them."""
         pairs = [(n, self.sizes[name]) for name, n in sizes.items()]
-        return all(max(pair) <= APART * max(min(pair), 1) for pair in pairs)
+        return by == self.by and all(max(pair) <= APART * max(min(pair), 1) for pair in pairs)
+
+    def given(self, sizes: Mapping[str, int]) -> tuple[Stages, dict[str, int]] | None:
+        """The kernels, and the sizes as these take them."""
+        if self.stages is None:
+            return None
+        return self.stages, {
+            divided(name, self.by): n // self.by.get(name, 1) for name, n in sizes.items()
+        }
 
 
 @dataclass
@@ -47,6 +58,8 @@ class SharedKernels:
     the sizes that are alike to those that it was asked for first.
     """
 
+    multiples: bool = True
+    """False for one program for all, where it is shown and not run."""
     _made: dict[tuple[int, str], list[Made]] = field(default_factory=dict)
     obstacle: str = ""
     """Why the last program that has none is compiled for each size."""
@@ -57,23 +70,27 @@ class SharedKernels:
         sizes: Mapping[str, int],
         precision: str,
         make: Callable[[ModuleOp], Stages],
-    ) -> Stages | None:
+    ) -> tuple[Stages, dict[str, int]] | None:
         """
         What `make` makes of a copy of the program for all sizes, these likely, if that comes to
-        Kernel IR and there is none for sizes like these; else the program is compiled for each
-        size, which is logged with the reason.
+        Kernel IR and there is none for sizes like these, and what the kernels are told; else the
+        program is compiled for each size, which is logged with the reason. Where rows are as long
+        as a size, its multiples have kernels of their own, which access several neighbours at once.
         """
         known = self._made.setdefault((id(program), precision), [])
+        by = divisors(program.module, sizes) if self.multiples else {}
         for made in known:
-            if made.serves(sizes):
-                return made.stages
-        stages = make(_likely(program.module.clone(), sizes))
-        known.append(Made(dict(sizes), stages))
+            if made.serves(sizes, by):
+                return made.given(sizes)
+        module = _likely(program.module.clone(), sizes)
+        divide_sizes(module, by)
+        stages = make(module)
+        known.append(Made(dict(sizes), by, stages))
         try:
             _print(stages.module("kernel"))
         except Exception as error:  # kernels of one size may have none
             self.give_up(stages, error)
-        return known[-1].stages
+        return known[-1].given(sizes)
 
     def give_up(self, stages: Stages, error: Exception) -> None:
         """Kernels that cannot be compiled or run are made for each size, for this reason."""

@@ -102,7 +102,7 @@ def _has_kernels_of_all_sizes(sized: SizedProgram, options: argparse.Namespace) 
         return Stages(module)
 
     hints = {name: symbol.likely for name, symbol in sized.symbols.items()}
-    shared = SharedKernels()
+    shared = SharedKernels(multiples=False)
     if shared.stages(sized, hints, precision, made) is None:
         print(f"note: {shared.obstacle}", file=sys.stderr)
         return False

@@ -65,7 +65,7 @@ def bound_kernel(kernel: KernelKind, sizes: Mapping[str, int]) -> KernelKind:
 class Binding:
     """Puts numbers in the place of names in types and attributes."""
 
-    def __init__(self, values: Mapping[str, int]) -> None:
+    def __init__(self, values: Mapping[str, Size | int]) -> None:
         self.values = values
         self.known: dict[Attribute, Attribute] = {}
 

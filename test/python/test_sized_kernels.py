@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import struct
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -312,6 +312,22 @@ def test_kernels_that_a_compiler_refuses_are_compiled_for_each_size(
     why = "kernels are compiled for each size: nvcc: too many registers"
     assert program.explain().startswith(why)
     assert not any(variant.sizes for variant in program.variants)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_multiples_have_kernels_of_their_own_where_rows_are_as_long(dtype: torch.dtype) -> None:
+    """One of multiples, whose accesses take several elements, and one of what is between."""
+    f, by = (lambda x: torch.softmax(x, 1)), 16 // dtype.itemsize
+    make = partial(torch.randn, dtype=dtype)
+    program = dlc.compile(f, (make(4, 64),), "sm_90", "host", dynamic_shapes=({1: AUTO},))
+    for n in (64, 72, 33, 104, 37, 51):
+        x = make(4, n)
+        torch.testing.assert_close(program(x), f(x))
+        assert program.variants[-1].sizes == ({"x_1": n} if n % by else {f"x_1_by_{by}": n // by})
+    assert len({id(variant.stages) for variant in program.variants}) == 2
+    wide = f"-> vector<{by}x"
+    assert wide in program.variants[0].stages.text("kernel")
+    assert wide not in program.variants[2].stages.text("kernel")
 
 
 def test_attention_of_lengths_that_may_differ_is_compiled_for_each_size_and_says_why() -> None:
