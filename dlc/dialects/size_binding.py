@@ -63,10 +63,14 @@ def bound_kernel(kernel: KernelKind, sizes: Mapping[str, int]) -> KernelKind:
 
 
 class Binding:
-    """Puts numbers in the place of names in types and attributes."""
+    """
+    Puts numbers in the place of names in types and attributes. Values that are made of other names
+    are for Torch IR, in which no subscripts mention sizes.
+    """
 
     def __init__(self, values: Mapping[str, Size | int]) -> None:
         self.values = values
+        self.numbers = {name: n for name, n in values.items() if isinstance(n, int)}
         self.known: dict[Attribute, Attribute] = {}
 
     def operation(self, op: Operation) -> None:
@@ -82,14 +86,14 @@ class Binding:
             fail(op, "expected no division by 0")
 
     def _bind(self, op: Operation) -> None:
-        if isinstance(op, SizeIndexOp) and (number := self.values.get(op.size.data)) is not None:
+        if isinstance(op, SizeIndexOp) and (number := self.numbers.get(op.size.data)) is not None:
             bind_index(op, number)
             return
         if isinstance(op, PartOp):
-            bind_part(op, self.values)
+            bind_part(op, self.numbers)
             return
         if isinstance(op, IndexMapOp) and op.sizes is not None:
-            bind_index_map(op, self.values)
+            bind_index_map(op, self.numbers)
         for said in (op.properties, op.attributes):
             for name, attribute in said.items():
                 if isinstance(attribute, SizesAttr) and _counts_points(op, name):

@@ -98,7 +98,8 @@ def row_plan(
         vector = run = SCANNED if scans else 1
     else:
         run = run if length >= RUN else 1
-        vector = run if any(map(loop.scans_in, reduces)) or _in_runs(reduces, run) else 1
+        folds = all(isinstance(reduce, loop.ReduceOp) for reduce in reduces)
+        vector = 1 if folds and not _in_runs(reduces, run) else run
     threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * run)))))
     if strided:
         rows = _neighbours(row_count, extents[-1], reduces, target)

@@ -30,7 +30,7 @@ from dlc.dialects.size import (
 )
 from dlc.dialects.size_binding import Binding
 from dlc.ir.evaluate import scalar
-from dlc.ir.sizes import Bounds, is_packed
+from dlc.ir.sizes import Bounds, Size, is_packed
 from dlc.registry import OptionError
 
 
@@ -138,7 +138,7 @@ def bind_symbol(op: SymbolOp, number: int) -> None:
     Rewriter.erase_op(op)
 
 
-def bind_fact(op: FactOp, values: Mapping[str, int], left: Mapping[str, Bounds]) -> None:
+def bind_fact(op: FactOp, values: Mapping[str, Size | int], left: Mapping[str, Bounds]) -> None:
     """Binds names in a fact, which goes once the bounds `left` of the others imply it."""
     fact = op.holds.data
     numbers = {name: values[name] for name in fact.names if name in values}
@@ -155,7 +155,7 @@ def bind_fact(op: FactOp, values: Mapping[str, int], left: Mapping[str, Bounds])
         fail(op, f"expected {fact}, found {given}")
 
 
-def bind_value(op: ValueOp, values: Mapping[str, int]) -> None:
+def bind_value(op: ValueOp, values: Mapping[str, Size | int]) -> None:
     """Binds names in a size that is a value, which becomes a constant once it has none."""
     try:
         size = op.size.data.bind(values)
