@@ -1,0 +1,1 @@
+"""Programs for multiples of sizes alone."""
