@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlc import __version__, plugins
+from dlc.cli.ctrl_c import CODE, ctrl_c_ends_imports
 from dlc.cli.generate_options import DESCRIPTION, SUMMARY, add_generate_options
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.cli.size_options import add_size_options
@@ -368,10 +369,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             make_parser().error(f"{plugins.OPTION} {path}: no such file")
     plugins.add_to_environment(options.load)
     begin = time.perf_counter()
-    from dlc.cli.commands import run_command
-
     try:
-        code = run_command(options, begin)
+        with ctrl_c_ends_imports():
+            from dlc.cli.commands import run_command
+
+            code = run_command(options, begin)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -379,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130
+        return CODE
 
 
 if __name__ == "__main__":

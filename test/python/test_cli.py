@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -493,3 +494,19 @@ def test_cubins_are_compiled_beforehand(
     (cubin,) = tmp_path.glob("cuda-*/kernel.cubin")
     assert str(cubin) in out
     assert "cubin (sm_80)" in out
+
+
+def test_ctrl_c_in_an_import_ends_the_command(tmp_path: Path) -> None:
+    """Whatever the module that is imported makes of a KeyboardInterrupt."""
+    module = """import signal
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    pass
+"""
+    (tmp_path / "patient.py").write_text(module)
+    (tmp_path / "program.py").write_text("import patient\ntorch.randn(4) + 1\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}"}
+    command = [sys.executable, "-m", "dlc.cli.dlc_cli", "compile", tmp_path / "program.py"]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
