@@ -6,6 +6,7 @@ import enum
 import math
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -250,3 +251,22 @@ def test_compilations_in_threads() -> None:
     for n, m in enumerate(models):
         torch.testing.assert_close(found[n], m(X))
     assert "__getattribute__" not in vars(nn.Module)
+
+
+def test_numbers_inside_of_other_objects_are_frozen() -> None:
+    """As README says; those that modules hold themselves are followed."""
+
+    class Configured(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.config = 2.0, SimpleNamespace(shift=1.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale + self.config.shift
+
+    model = Configured()
+    compiled = dlc.compile(model, (X,), backend="host")
+    model.config.shift = 5.0
+    assert torch.equal(compiled(X), X * 2 + 1)
+    model.scale = 3.0
+    assert torch.equal(compiled(X), X * 3 + 5)
