@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import dlc
 from dlc.backend import BackendError, LaunchError, cache
 from dlc.backend.cuda.print.prelude import prelude_for
 from dlc.backend.host import cxx as compiler
@@ -571,3 +573,11 @@ def test_a_cache_that_was_emptied_is_filled_again(cache_directory: Path) -> None
     for _ in range(2):
         assert kernel("one", "float* x", "  x[0] = 1.0f;").compile().is_file()
         shutil.rmtree(cache_directory)
+
+
+def test_chosen_values_in_unrolled_loops_are_those_of_their_subscripts() -> None:
+    """What g++ 12 makes of a product's last chunk, whose columns are of three tensors."""
+    x = torch.randn(1031, 6)
+    compiled = dlc.compile(lambda x: torch.cdist(x, x), (x,), "sm_90", "host")
+    exact = (x[:, None].double() - x.double()).norm(dim=-1)
+    torch.testing.assert_close(compiled(x).double(), exact, rtol=1e-3, atol=1e-2)
