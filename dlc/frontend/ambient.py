@@ -70,6 +70,15 @@ class Ambient:
         """True if it is so now."""
         return self == Ambient.now([name for name, _ in self.answers])
 
+    def set(self) -> None:
+        """From here on it is so again, but for `answers`."""
+        wanted = dict(self.autocast)
+        for device in DEVICES:
+            torch.set_autocast_enabled(device, device in wanted)
+            if device in wanted:
+                torch.set_autocast_dtype(device, wanted[device])
+        torch.set_default_dtype(self.default_dtype)
+
     @contextmanager
     def restored(self) -> Iterator[None]:
         """It is so in here, too."""

@@ -101,6 +101,7 @@ def capture_text(
                 place_at(filename, last),
             )
         )
+    statements.settings.put_back()
     program = program_of(lifter, statements)
     if not program[0].is_tried:
         tried(*program)

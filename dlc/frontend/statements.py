@@ -22,7 +22,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from dlc.frontend.ambient import Ambient
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting, evaluated_if_true
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
@@ -45,6 +44,7 @@ from dlc.frontend.script_changes import Changes
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_now import DEFINITIONS, RunsNow
 from dlc.frontend.script_objects import UNNAMED, ScriptObjects
+from dlc.frontend.script_settings import ScriptSettings
 from dlc.frontend.shown_values import Outputs
 from dlc.frontend.shown_within import ShownWithin
 from dlc.frontend.single_exit import FUNCTIONS
@@ -84,6 +84,7 @@ class Statements:
         self.now = RunsNow(lifter, program, self.functions, self.seen, self.changes.refuse_late)
         self.outputs = Outputs(lifter, program, self.functions, self.variables, self.now)
         self.within = ShownWithin(self.outputs)
+        self.settings = ScriptSettings(program, self.variables.refuse)
         self.calls = 0
         """The calls of functions of the script that were taken apart."""
         self.ended = False
@@ -107,12 +108,10 @@ class Statements:
             for named in named_expressions(statement):
                 self._statement(named, False)
             held = self._held_state() if self.program.begun else {}
-            ambient = Ambient.now() if self.program.begun else None
-            self._statement(statement, ends and statement is statements[-1])
+            with self.settings.of(statement):
+                self._statement(statement, ends and statement is statements[-1])
             now = self._held_state() if held else {}
             if any(now[key] != before for key, before in held.items() if key in now):
-                self.variables.refuse(LATE, statement)
-            if ambient is not None and not ambient.holds():
                 self.variables.refuse(LATE, statement)
 
     def _held_state(self) -> dict[int, Hashable]:
@@ -316,7 +315,8 @@ class Statements:
                 if isinstance(item.optional_vars, ast.Name):
                     self.lifter.scope[item.optional_vars.id] = entered
             outside, self.program.body = self.program.body, []
-            self.lift(node.body, last)
+            with self.settings.within():
+                self.lift(node.body, last)
             inside, self.program.body = self.program.body, outside
         kept = [p for p in items if not isinstance(p.value, NEUTRAL)]
         if inside and kept:

@@ -220,6 +220,29 @@ def test_what_decides_on_dtypes_does_not_change_behind_computations(change: str)
         _forget()
 
 
+RESET = {
+    "its end": "r = y @ torch.full((4, 4), 0.5)\ntorch.set_default_dtype(torch.float32)",
+    "printed": "r = y @ y\ntorch.set_default_dtype(torch.float32)\nprint(r)",
+    "a function's": "def f():\n    global r\n    r = y @ torch.full((4, 4), 0.5)\n"
+    "    torch.set_default_dtype(torch.float32)\nf()",
+    "in between": "torch.set_default_dtype(torch.float32)\nn = 3\n"
+    "torch.set_default_dtype(torch.float64)\nr = y * torch.ones(4)",
+}
+
+
+@pytest.mark.parametrize("end", RESET.values(), ids=RESET)
+def test_a_default_dtype_may_be_reset_behind_what_it_decides_on(end: str) -> None:
+    begin = "torch.set_default_dtype(torch.float64)\nx = torch.randn(4, 4)\ny = x + 1\n"
+    try:
+        found = _captured(begin + end)
+        torch.set_default_dtype(torch.float32)
+        torch.testing.assert_close(found, _plain(begin + end))
+        assert found.dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+        _forget()
+
+
 ENDS = {
     "collected": "import gc\ngc.collect()",
     "written": "import sys\nsys.stdout.write('done\\n')",
