@@ -6,8 +6,9 @@ import ast
 import builtins
 import dis
 from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import islice
-from types import FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -15,16 +16,19 @@ import torch
 from dlc.frontend.constants import MISSING
 from dlc.frontend.dotted import is_users, value_of
 from dlc.frontend.hidden_state import kept
-from dlc.frontend.insides import reached
+from dlc.frontend.insides import CONTAINERS, reached
 from dlc.frontend.outside import asks_outside
 from dlc.frontend.parts import load, names_in
+from dlc.frontend.printed import NUMBERS
 from dlc.frontend.script_calls import ScriptCalls
-from dlc.frontend.variables import changed_at
+from dlc.frontend.text_effects import GOES_ON, is_lazy
+from dlc.frontend.variables import CHANGING, changed_at
 
 STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
-CHOICES = (
-    ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
-)  # fmt: skip
+LOOKS = NUMBERS | {"print", "type", "id", "isinstance"}
+"""Functions that go over nothing that they are given."""
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+CHOICES = (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)
 
 
 def acting(node: ast.AST, calls: ScriptCalls) -> Iterator[ast.expr]:
@@ -39,7 +43,9 @@ def acting(node: ast.AST, calls: ScriptCalls) -> Iterator[ast.expr]:
         yield _as_expression(node)
         return
     inner = (acts for child in ast.iter_child_nodes(node) for acts in acting(child, calls))
-    if isinstance(node, CHOICES) or (isinstance(node, ast.Compare) and len(node.ops) > 1):
+    if isinstance(node, COMPREHENSIONS) and not calls.effects.iterators.isdisjoint(names_in(node)):
+        yield node
+    elif isinstance(node, CHOICES) or (isinstance(node, ast.Compare) and len(node.ops) > 1):
         yield from (node for _ in islice(inner, 1))
     else:
         yield from inner
@@ -47,8 +53,8 @@ def acting(node: ast.AST, calls: ScriptCalls) -> Iterator[ast.expr]:
 
 def acting_if_shown(node: ast.expr, calls: ScriptCalls) -> Iterator[ast.expr]:
     """The same of what is printed: its text may be made by a method that changes something."""
-    shown = ast.copy_location(ast.Call(load("str"), [node], []), node)
-    if isinstance(node, ast.Name | ast.Attribute) and _acts(shown, calls):
+    shown = ast.copy_location(ast.Call(load("str"), [_as_expression(node)], []), node)
+    if not isinstance(node, ast.JoinedStr | ast.Constant) and _acts(shown, calls):
         ast.copy_location(shown.func, node)
         yield shown
     else:
@@ -81,6 +87,10 @@ def _acts(node: ast.expr, calls: ScriptCalls) -> bool:
     if (methods := calls.effects.by(node)) and _may_have(node, methods, calls):
         return True
     match node:
+        case ast.Starred(value=value) if _goes_over(value, calls):
+            return True
+        case ast.Compare(comparators=values) if any(_goes_over(v, calls) for v in values):
+            return True
         case ast.Starred(value=value):
             return objects.is_own(value_of(value, scope))
         case ast.Attribute(attr=name):
@@ -90,6 +100,13 @@ def _acts(node: ast.expr, calls: ScriptCalls) -> bool:
         case ast.Call():
             return _call_acts(node, calls)
     return False
+
+
+def _goes_over(value: ast.expr, calls: ScriptCalls) -> bool:
+    """True if something goes on where one goes over a value."""
+    if isinstance(value, ast.Name):
+        return value.id in calls.effects.iterators
+    return is_lazy(value) and any(True for _ in acting(value, calls))
 
 
 def _may_have(node: ast.expr, methods: Collection[str], calls: ScriptCalls) -> bool:
@@ -115,9 +132,16 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
     """The same of a call, by what is called and what it is given."""
     if changed_at(call) is not None or calls.may_change(call):
         return True
-    lifter = calls.lifter
+    lifter, effects = calls.lifter, calls.effects
     scope, is_own = lifter.scope, lifter.objects.is_own
-    if isinstance(call.func, ast.Attribute) and call.func.attr in calls.effects.changing:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in effects.changing:
+        return True
+    if _last_name(call.func) in GOES_ON or any(
+        _last_name(a) in effects.changing for a in call.args
+    ):
+        return True
+    given = [a.value if isinstance(a, ast.Starred) else a for a in call.args]
+    if _last_name(call.func) not in LOOKS and any(_goes_over(value, calls) for value in given):
         return True
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     given = (owner, *call.args, *(keyword.value for keyword in call.keywords))
@@ -131,13 +155,27 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
         return called.training and next(called.buffers(), None) is not None
     if kept(getattr(called, "__self__", None)) is not None or asks_outside([called]):
         return True
-    return any(_function_acts(v, calls) for v in lifter.functions.reached([called]))
+    return any(_function_acts(v, calls) for v in lifter.functions.reached(_wrapped(called)))
+
+
+def _last_name(node: ast.expr) -> str:
+    """`append` of `l.append`; nothing for what is no such name."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def _wrapped(called: Any) -> list[Any]:
+    """A function, and what a `partial` calls and gives it."""
+    if isinstance(called, partial):
+        return [called, *_wrapped(called.func), *called.args, *called.keywords.values()]
+    return [called]
 
 
 def _function_acts(value: Any, calls: ScriptCalls) -> bool:
     """True if a function of the script, or what one reads, goes on or changes."""
     if calls.lifter.objects.is_own(value):
         return True
+    if isinstance(value, BuiltinMethodType) and value.__name__ in CHANGING:
+        return isinstance(value.__self__, CONTAINERS)
     function = value.__func__ if isinstance(value, MethodType) else value
     if not isinstance(function, FunctionType):
         return False

@@ -205,6 +205,7 @@ class Statements:
     def _leave_out(self, parts: Iterable[ast.expr]) -> None:
         """Leaves printing or an assertion out of the program, but not what goes on in its parts."""
         for acts in self.outputs.acting(parts):
+            self.changes.bring(acts)
             # In a tuple, so that a call does not stand for the statements of its function.
             whole = ast.copy_location(ast.Expr(tuple_of([acts], acts)), acts)
             self._statement(whole, False)

@@ -27,7 +27,8 @@ OPERATIONS: dict[type[ast.AST], frozenset[str]] = {
         f"__{way}{name}__"
         for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
         for way in ("", "r")
-    ),
+    )
+    | SHOWN,  # by '%r' % value
     ast.FormattedValue: SHOWN,
     ast.Starred: ITERATED,
     ast.For: ITERATED,
@@ -58,6 +59,11 @@ CALLED: dict[str, frozenset[str]] = OF_ITEMS | {
 """Those that functions of Python's call."""
 GOES_ON = frozenset(("next", "send", "throw", "setattr", "delattr", "exec", "eval"))
 """Functions and methods that change what they are given."""
+LAZY = frozenset(
+    "map filter zip enumerate reversed islice chain from_iterable cycle takewhile dropwhile "
+    "starmap accumulate pairwise batched count repeat tee product".split()
+)
+"""Functions that give an iterator, which does nothing before something goes over it."""
 MADE = (
     ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.Constant,
     ast.BinOp, ast.JoinedStr,
@@ -84,6 +90,25 @@ class Effects:
         """Those of them that do more than to assign variables outside of them."""
         return self._all(_changes)
 
+    @cached_property
+    def iterators(self) -> frozenset[str]:
+        """The variables of a text that may be iterators, which go on where they are looked at."""
+        makers = {*LAZY, "iter"} | {
+            function.name
+            for function in ast.walk(self.tree)
+            if isinstance(function, Function)
+            and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function))
+        }
+        found = set[str]()
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    if is_lazy(value, makers):
+                        found |= {n.id for t in targets for n in ast.walk(t) if is_stored(n)}
+                case ast.NamedExpr(target=target, value=value) if is_lazy(value, makers):
+                    found.add(target.id)
+        return frozenset(found)
+
     def of_context(self, context: Any) -> bool:
         """True if entering or leaving a context of the text changes something."""
         if is_users(type(context)) and not self.changing.isdisjoint(
@@ -104,13 +129,32 @@ class Effects:
         return self.changing & methods_of(node)
 
 
+def is_lazy(value: ast.expr, makers: Collection[str] = LAZY) -> bool:
+    """True for what gives an iterator: a generator, or a call of one of `makers`."""
+    match value:
+        case ast.Call(
+            func=ast.Name(id=name)
+            | ast.Attribute(value=ast.Name(id="itertools" | "chain"), attr=name)
+        ):
+            return name in makers
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in makers and name not in LAZY  # `x.repeat(2)` is none
+        case ast.IfExp(body=one, orelse=other):
+            return is_lazy(one, makers) or is_lazy(other, makers)
+    return isinstance(value, ast.GeneratorExp)
+
+
 def methods_of(node: ast.AST) -> frozenset[str]:
     """The methods of objects that Python calls where an operation has no other name for them."""
     match node:
-        case ast.Call(func=ast.Name(id=name)) if name in CALLED:
-            return CALLED[name]
-        case ast.Call():
-            return frozenset(("__call__",))
+        case ast.Call(func=ast.Name(id=name), args=args) if name in CALLED:
+            passed = (CALLED[a.id] for a in args if isinstance(a, ast.Name) and a.id in CALLED)
+            return CALLED[name].union(*passed)
+        case ast.Call(func=ast.Attribute(attr="format" | "format_map")):
+            return SHOWN | {"__call__"}
+        case ast.Call(args=args):
+            passed = (CALLED[a.id] for a in args if isinstance(a, ast.Name) and a.id in CALLED)
+            return frozenset(("__call__",)).union(*passed)
     return OPERATIONS.get(type(node), frozenset())
 
 

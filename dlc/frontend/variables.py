@@ -15,6 +15,13 @@ CHANGING = frozenset(
     "__isub__ __imul__ __itruediv__ __ior__ __iand__".split()
 )
 """Methods of containers that change them."""
+OPERATORS = frozenset(
+    "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
+    "itruediv ixor".split()
+)
+"""Functions of `operator` that change their first argument."""
+FUNCTIONS = frozenset(("torch", "F", "nn", "np", "operator", "math"))
+"""Modules, whose functions are no methods of an object."""
 VIEWING = frozenset(
     "t transpose permute swapaxes swapdims movedim moveaxis view view_as reshape flatten ravel "
     "unflatten expand expand_as squeeze unsqueeze narrow select diagonal as_strided unfold detach "
@@ -54,11 +61,35 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             _is_in_place(node) or _is_in_place(made)
         ) and root_of(first) is not None:
             return first
+        case ast.Call(
+            func=ast.Name(id=name) | ast.Attribute(value=ast.Name(id="operator"), attr=name),
+            args=[first, *_],
+        ) if name in OPERATORS:
+            return first
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING or (
             name.endswith("_") and not name.endswith("__")
         ):
-            functions = root_of(owner) in ("torch", "F", "nn") and name not in CHANGING
+            functions = root_of(owner) in FUNCTIONS and name not in CHANGING
             return node.args[0] if functions and node.args else owner
+        case ast.Call(func=function, args=args):
+            return next(filter(None, map(_changed_if_called, (function, *args))), None)
+    return None
+
+
+def _changed_if_called(function: ast.expr) -> ast.expr | None:
+    """What is changed where such an expression is called, as by `map(l.append, range(3))`."""
+    match function:
+        case (
+            ast.Attribute(value=owner, attr=name)
+            | ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *_])
+        ) if name in CHANGING and root_of(owner) not in FUNCTIONS:
+            return owner
+        case ast.Lambda(body=body, args=given):
+            own = {a.arg for a in ast.walk(given) if isinstance(a, ast.arg)}
+            changed = (at for n in ast.walk(body) if (at := changed_at(n)) is not None)
+            return next((at for at in changed if root_of(at) not in own), None)
+        case ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial")):
+            return changed_at(function)
     return None
 
 

@@ -202,6 +202,57 @@ def test_what_is_changed_in_place_where_it_is_shown_goes_on(shown: str) -> None:
     torch.testing.assert_close(_captured(text), _plain(text))
 
 
+MAKES = "def g(t):\n    for i in range(1, 4):\n        yield t * i\n"
+CONSUMED = {
+    "next": "print(next(it))",
+    "a list": "print(list(it)[0])",
+    "in place": "print(*it)",
+    "a sum": "print(sum(it))",
+    "a comprehension": "print([t.sum() for t in it])",
+    "in a loop": "for i in range(2):\n    print(next(it))",
+    "no one": "print(it, type(it), y)",
+}
+
+
+@pytest.mark.parametrize("made", ["g(y)", "iter([y, y * 2, y * 3])", "(y * i for i in range(4))"])
+@pytest.mark.parametrize("shown", CONSUMED.values(), ids=CONSUMED)
+def test_an_iterator_of_the_program_goes_on_where_it_is_shown(shown: str, made: str) -> None:
+    text = f"{MAKES}{USED}it = {made}\n{shown}\nr = y + sum(it)"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+PASSED = {
+    "a method": "print(list(map(l.append, [1, 2])), y)",
+    "of tensors": "print(list(map(l.append, [y, y * 2])))",
+    "partial": "print(partial(l.append, 3)(), y)",
+    "a name": "p = l.append\nprint(p(3), y)",
+    "by name": "print(getattr(l, 'sort')(), y)",
+    "an operator": "print(operator.setitem(l, 0, 7), y)",
+    "in place": "print(operator.iadd(y, 1))",
+    "a function": "def f(v):\n    l.append(v)\nprint(list(map(f, [1, 2])), y)",
+    "a lambda": "print(list(map(lambda v: l.append(v), [1, 2])), y)",
+    "text": "print('%r %s' % (o, y))",
+    "a format": "print('{!r}'.format(o), y)",
+    "a join": "print(', '.join(map(str, [o, o])), y)",
+    "a list of it": "print([o], y)",
+}
+
+
+@pytest.mark.parametrize("shown", PASSED.values(), ids=PASSED)
+def test_what_is_passed_acts_where_it_is_shown(shown: str) -> None:
+    """The numbers are Python's, or a sentence says what is not."""
+    text = (
+        "import operator\nfrom functools import partial\nclass O:\n    n = 0\n"
+        "    def __repr__(self):\n        self.n += 1\n        return 'o'\n"
+        f"o = O()\nl = [3, 1, 2]\n{USED}{shown}\nr = y * l[0] * len(l) + o.n"
+    )
+    found = _captured_or_why(text)
+    if isinstance(found, ImportFailure):
+        assert "the program changes 'l[" in str(found)
+    else:
+        torch.testing.assert_close(found, _plain(text))
+
+
 AMBIENT = {
     "a default": "torch.set_default_dtype(torch.float64)",
     "autocast": "torch.set_autocast_enabled('cpu', True)",
