@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +22,8 @@ from dlc.frontend.parts import (
     Part,
     names_in,
     place_at,
+    place_of_error,
+    read_too_early,
     rename,
     replaced,
 )
@@ -45,6 +47,10 @@ GIVEN = (
 EARLY = (
     "this runs before the program, whose functions and hooks have kept nothing so far; return what "
     "they keep"
+)
+ASSIGNED = (
+    "text that runs here assigns '{}', which the program does not see; assign it in a statement of "
+    "the script's own"
 )
 KEPT_NUMBERS = (
     "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
@@ -356,22 +362,36 @@ class Lifter(ProgramValues):
         return node
 
     @contextmanager
-    def _early_hint(self) -> Iterator[None]:
-        """Says why what functions of the program keep is not there yet."""
+    def early_hint(self) -> Iterator[None]:
+        """Says why what the program computes, and what its functions keep, is not there yet."""
         try:
             yield
+        except NameError as error:
+            if error.name is None or error.name not in self.assigned:
+                raise
+            place = place_of_error(self.filename, error)
+            raise read_too_early(error.name, place) from error
         except (LookupError, AttributeError) as error:
-            with_hint(error, EARLY if self.computed else None)
+            with_hint(error, EARLY if self.computed or self.inputs else None)
             raise
+
+    def _check_assigned(self, local: Mapping[str, Any], node: ast.expr) -> None:
+        """ImportFailure if text that `node` runs has assigned variables, which are in `local`."""
+        own = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        for name, value in local.items():
+            if name not in own and self.values.get(name, local) is not value:
+                raise ImportFailure(ASSIGNED.format(name), place_at(self.filename, node))
 
     def evaluate(
         self, node: ast.expr, code: ast.expr, build: Callable[[], ast.expr] | None
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with self.runs.noting(node), self._early_hint():
+        with self.runs.noting(node), self.early_hint():
             # A lambda looks at the script's variables as they are when it is called.
-            value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
+            local = {**self.values}
+            value = eval(compile(tree, self.filename, "eval"), self.scope, local)
+        self._check_assigned(local, node)
         fresh = self.random.holds(value) or self.random.holds(owner_of(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)

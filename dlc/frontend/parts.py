@@ -41,7 +41,7 @@ def errors_in(filename: str) -> Iterator[None]:
             raise  # it has told what it was asked, or what was wrong
         raise ended(error.code, _place_in_frames(filename, frames)) from error
     except Exception as error:
-        place = _place_in_frames(filename, traceback.extract_tb(error.__traceback__))
+        place = place_of_error(filename, error)
         first = (str(error).splitlines() or ["no message"])[0]
         if wanted := re.search(r"can't allocate memory: you tried to allocate (\d+) bytes", first):
             first = (
@@ -58,6 +58,20 @@ def ended(code: object, place: Place | None) -> ImportFailure:
     """What is said where a script ends itself instead of computing something."""
     how = "" if code in (None, 0) else f" with {code!r}"
     return ImportFailure(f"the script ends itself here{how}, before it has computed tensors", place)
+
+
+def read_too_early(name: str, place: Place | None = None) -> ImportFailure:
+    """What is said where a method reads a variable that the program computes."""
+    return ImportFailure(
+        f"a method reads '{name}', which the program computes; give it as an argument, or keep it "
+        "in an attribute",
+        place,
+    )
+
+
+def place_of_error(filename: str, error: BaseException) -> Place | None:
+    """The innermost place in a text where an error came from."""
+    return _place_in_frames(filename, traceback.extract_tb(error.__traceback__))
 
 
 def _place_in_frames(filename: str, frames: Sequence[traceback.FrameSummary]) -> Place | None:

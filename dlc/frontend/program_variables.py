@@ -20,6 +20,8 @@ from dlc.frontend.variables import is_name, root_of
 
 LATE = "what the program before it may have used; put it before the first computation"
 
+NAMED = "a variable by its name, which the program does not see; assign it in a statement"
+
 
 class ProgramVariables:
     """Tells them from the script's own, and makes what was there a variable of the program."""
@@ -96,6 +98,8 @@ class ProgramVariables:
                 return ast.copy_location(new, node)
             case ast.Starred(value=value):
                 return ast.copy_location(ast.Starred(self.target(value), ast.Store()), node)
+            case ast.Subscript(value=ast.Call(func=ast.Name(id="globals" | "locals" | "vars"))):
+                self.refuse(NAMED, node)
             case ast.Subscript(value=value, slice=index):
                 self._bring_root(node)
                 base = self.lifter.use(self.lifter.visit(value))

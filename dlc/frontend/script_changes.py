@@ -44,6 +44,8 @@ class Changes:
         if not isinstance(value, ast.Call) or names_in(value) & self.lifter.computed:
             return False
         match value.func:
+            case ast.Name(id="exec"):
+                return not last and "exec" not in self.lifter.scope
             case ast.Attribute(value=owner, attr=name):
                 of = value_of(owner, self.lifter.scope)
                 if of is torch.nn.init or name in FILLS:

@@ -56,7 +56,7 @@ class RunsNow:
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
         reads = len(self.lifter.runs.read_at)
-        with self.lifter.runs.noting(node):
+        with self.lifter.runs.noting(node), self.lifter.early_hint():
             tree = ast.fix_missing_locations(ast.Module([node], []))
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:

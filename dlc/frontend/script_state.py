@@ -21,6 +21,7 @@ from dlc.frontend.hidden_state import (
     place_of,
 )
 from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
+from dlc.frontend.parts import read_too_early
 from dlc.frontend.process_state import ProcessState
 from dlc.frontend.quiet_traces import nothing_shown
 from dlc.frontend.script_objects import UNNAMED, described
@@ -132,12 +133,9 @@ def guarded(
             with nothing_shown():
                 result = forward(*args) if trials is None else trials.run(forward, args)
         except NameError as error:
-            if error.name not in assigned:
+            if error.name is None or error.name not in assigned:
                 raise
-            raise ImportFailure(
-                f"a method reads '{error.name}', which the program computes; give it as an "
-                "argument, or keep it in an attribute"
-            ) from error
+            raise read_too_early(error.name) from error
         if (path := state.change()) is not None:
             raise ImportFailure(
                 f"the program changes {described(path, variables)}, which is made before it: its "

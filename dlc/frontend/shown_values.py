@@ -20,18 +20,21 @@ import torch
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting_if_shown
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import names_in
+from dlc.frontend.parts import names_in, place_at
 from dlc.frontend.printed import described, looks
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.script_now import RunsNow
+from dlc.frontend.source import ImportFailure
 
 SHOWING = (print, pprint.pprint, warnings.warn)
 SAVING = (
     torch.save, np.save, np.savez, np.savez_compressed, np.savetxt, json.dump, pickle.dump
 )  # fmt: skip
+PICKLING = (torch.save, pickle.dump)
+"""Those that need the numbers of tensors."""
 LOGGING = frozenset("debug info warning error critical exception log".split())
 """Functions of `logging`, and methods of loggers."""
 WRITING = frozenset(("write", "writelines"))
@@ -43,6 +46,11 @@ READING = frozenset(
 )
 """Functions and methods that tell what is in files, or which there are."""
 SAVED = "what is saved here is left out of the program, whose result can be saved where it is used"
+
+READ_AGAIN = (
+    "what the program computes is saved here and files are read behind it, which kernels do not "
+    "do; use the tensors themselves"
+)
 
 
 class Outputs:
@@ -66,7 +74,11 @@ class Outputs:
                 if self.lifter.scope.get("print", print) is not print or self._is_kept(value):
                     return None
             case ast.Call(args=args) if not _shows(called := self._called(value)):
-                if not _saves(called) or self._is_read(value):
+                if not _saves(called):
+                    return None
+                if self._is_read(value):
+                    if called in PICKLING and self.variables.computes(value):
+                        raise ImportFailure(READ_AGAIN, place_at(self.lifter.filename, value))
                     return None
             case ast.Call(args=args) if not self._is_kept(value):
                 pass

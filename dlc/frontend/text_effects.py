@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -92,7 +93,10 @@ class Effects:
 
     @cached_property
     def iterators(self) -> frozenset[str]:
-        """The variables of a text that may be iterators, which go on where they are looked at."""
+        """
+        The variables of a text that may be iterators, which go on where they are looked at, as its
+        other places see.
+        """
         makers = {*LAZY, "iter"} | {
             function.name
             for function in ast.walk(self.tree)
@@ -107,7 +111,9 @@ class Effects:
                         found |= {n.id for t in targets for n in ast.walk(t) if is_stored(n)}
                 case ast.NamedExpr(target=target, value=value) if is_lazy(value, makers):
                     found.add(target.id)
-        return frozenset(found)
+        names = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name))
+        read = Counter(n.id for n in names if isinstance(n.ctx, ast.Load))
+        return frozenset(name for name in found if read[name] > 1)
 
     def of_context(self, context: Any) -> bool:
         """True if entering or leaving a context of the text changes something."""

@@ -443,6 +443,7 @@ LOOKED = {
     "an array": "a = r.detach().numpy()\nb = abs(a).max()\nprint('max', b)",
     "a list": "v = r.tolist()\nfor n in v:\n    print(n)",
     "a table": "t = {'m': r.mean().item()}\nfor k, n in t.items():\n    print(f'{k}: {n:.2f}')",
+    "an iterator": "v = reversed(r.tolist())\nprint(max(v))",
     "an index": "i = r.argmax().item()\nprint('abcd'[i])",
     "an error": "e = (r - y * 2).abs().max().item()\nprint('error', e)\nassert e < 1",
     "an assertion": "torch.testing.assert_close(r, y * 2)",
@@ -467,6 +468,7 @@ READ = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files that texts leave open
 @pytest.mark.parametrize("text", READ.values(), ids=READ)
 def test_what_is_saved_and_read_again_is_not_left_out(text: str) -> None:
     """The numbers are Python's, or a sentence says why there are none."""
@@ -474,8 +476,10 @@ def test_what_is_saved_and_read_again_is_not_left_out(text: str) -> None:
     found = _captured_or_why(f"{USED}{text}")
     if isinstance(found, ImportFailure):
         assert found.place is not None
-        return
-    torch.testing.assert_close(found, _plain(f"{USED}{text}"))
+    else:
+        torch.testing.assert_close(found, _plain(f"{USED}{text}"))
+    del found
+    gc.collect()
 
 
 def test_a_number_that_is_used_stays() -> None:
@@ -522,5 +526,44 @@ def test_what_hooks_keep_is_not_there_before_the_program() -> None:
         "y = net(torch.randn(4))\nr = y + kept[0]"
     )
     with pytest.raises(ImportFailure, match=r"^<command>:5:\d+: error: IndexError") as error:
+        _captured(text)
+    assert "hooks have kept nothing so far" in "".join(error.value.__notes__)
+
+
+UNSEEN = {
+    "exec": ("k = 3", "exec('k = 5')", "k", "put it before the first computation"),
+    "exec shown": ("k = 3", "print(exec('k = 5'), y)", "k", "text that runs here assigns 'k'"),
+    "globals": ("k = 3", "globals()['k'] = 5", "k", "a variable by its name"),
+    "a method": ("class A:\n    def m(self):\n        return y * 2\na = A()", "b = a.m()", "b",
+                 "a method reads 'y', which the program computes"),
+    "a method, alone": ("class A:\n    def m(self):\n        print(y)\na = A()",
+                        "for i in range(2):\n    a.m()", "1", "a method reads 'y'"),
+    "saved": ("import io\nb = io.BytesIO()", "torch.save(y, b)\nb.seek(0)", "torch.load(b)",
+              "is saved here and files are read behind it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "act", "read", "why"), UNSEEN.values(), ids=UNSEEN)
+def test_what_a_program_does_not_see_is_refused_in_a_sentence(
+    made: str, act: str, read: str, why: str
+) -> None:
+    with pytest.raises(ImportFailure, match=why) as error:
+        _captured(f"{made}\n{USED}{act}\nr = y * {read}")
+    assert error.value.place is not None
+    assert error.value.place.line > 2
+
+
+def test_what_exec_assigns_before_the_program_is_there() -> None:
+    text = f"k = 3\nexec('k = 5')\n{USED}r = y * k"
+    torch.testing.assert_close(_captured(text), _plain(text))
+
+
+def test_what_a_hook_keeps_of_a_call_that_is_no_variable_is_not_there() -> None:
+    text = (
+        "kept = []\nnet = nn.Linear(4, 4)\n"
+        "net.register_forward_hook(lambda m, given, y: kept.append(y))\n"
+        "net(torch.randn(4))\nr = kept[0] * 2"
+    )
+    with pytest.raises(ImportFailure, match="IndexError") as error:
         _captured(text)
     assert "hooks have kept nothing so far" in "".join(error.value.__notes__)
