@@ -27,6 +27,7 @@ from dlc.frontend.variables import CHANGING, changed_at
 STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
 LOOKS = NUMBERS | {"print", "type", "id", "isinstance"}
 """Functions that go over nothing that they are given."""
+FUNCTIONS = (FunctionType, MethodType, BuiltinMethodType, partial)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 CHOICES = (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)
 
@@ -43,7 +44,9 @@ def acting(node: ast.AST, calls: ScriptCalls) -> Iterator[ast.expr]:
         yield _as_expression(node)
         return
     inner = (acts for child in ast.iter_child_nodes(node) for acts in acting(child, calls))
-    if isinstance(node, COMPREHENSIONS) and not calls.effects.iterators.isdisjoint(names_in(node)):
+    if isinstance(node, COMPREHENSIONS) and (
+        _passes(node, calls) or not calls.effects.iterators.isdisjoint(names_in(node))
+    ):
         yield node
     elif isinstance(node, CHOICES) or (isinstance(node, ast.Compare) and len(node.ops) > 1):
         yield from (node for _ in islice(inner, 1))
@@ -109,6 +112,16 @@ def _goes_over(value: ast.expr, calls: ScriptCalls) -> bool:
     return is_lazy(value) and any(True for _ in acting(value, calls))
 
 
+def _passes(node: ast.expr, calls: ScriptCalls) -> bool:
+    """True if an expression mentions a function that changes something, or a container of such."""
+    scope, functions = calls.lifter.scope, list[Any]()
+    for value in (scope[name] for name in names_in(node) if name in scope):
+        items = value.values() if isinstance(value, dict) else value
+        inner = items if isinstance(value, dict | list | tuple | set) else (value,)
+        functions += (w for v in inner if isinstance(v, FUNCTIONS) for w in _wrapped(v))
+    return any(_function_acts(v, calls) for v in calls.lifter.functions.reached(functions))
+
+
 def _may_have(node: ast.expr, methods: Collection[str], calls: ScriptCalls) -> bool:
     """True unless what goes into an operation is known to have no such methods of a user's."""
     for name in names_in(node):
@@ -136,15 +149,16 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
     scope, is_own = lifter.scope, lifter.objects.is_own
     if isinstance(call.func, ast.Attribute) and call.func.attr in effects.changing:
         return True
-    if _last_name(call.func) in GOES_ON or any(
-        _last_name(a) in effects.changing for a in call.args
-    ):
+    passed = (*call.args, *(keyword.value for keyword in call.keywords))
+    if any(_last_name(value) in effects.changing for value in passed) or _passes(call, calls):
+        return True
+    if _last_name(call.func) in GOES_ON:
         return True
     given = [a.value if isinstance(a, ast.Starred) else a for a in call.args]
     if _last_name(call.func) not in LOOKS and any(_goes_over(value, calls) for value in given):
         return True
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    given = (owner, *call.args, *(keyword.value for keyword in call.keywords))
+    given = [owner, *passed]
     values = [value_of(e.value if isinstance(e, ast.Starred) else e, scope) for e in given]
     if any(map(is_own, values)):
         return True

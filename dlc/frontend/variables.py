@@ -66,13 +66,22 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             args=[first, *_],
         ) if name in OPERATORS:
             return first
+        case ast.Call(
+            func=ast.Call(
+                func=ast.Name(id="methodcaller") | ast.Attribute(attr="methodcaller"),
+                args=[ast.Constant(value=str(name)), *_],
+            ),
+            args=[first],
+        ) if name in CHANGING:
+            return first
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING or (
             name.endswith("_") and not name.endswith("__")
         ):
             functions = root_of(owner) in FUNCTIONS and name not in CHANGING
             return node.args[0] if functions and node.args else owner
-        case ast.Call(func=function, args=args):
-            return next(filter(None, map(_changed_if_called, (function, *args))), None)
+        case ast.Call(func=function, args=args, keywords=keywords):
+            called = (function, *args, *(k.value for k in keywords))
+            return next(filter(None, map(_changed_if_called, called)), None)
     return None
 
 
