@@ -16,7 +16,6 @@ from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
 from dlc.frontend.sized_program import SizedProgram
-from dlc.ir.sizes import NeedsNumber
 from dlc.log import get_logger
 from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
@@ -128,6 +127,8 @@ def _print(kernels: ModuleOp) -> None:
 
 def _told(error: Exception) -> str:
     """`pass lift-to-loops: its loop nest needs a number for s (model.py:3)`."""
+    from dlc.ir.sizes import NeedsNumber  # a program that is known needs none
+
     if isinstance(error, VerifyException | NeedsNumber | ValueError | BackendError):
         return str(error)
     if not isinstance(error, OpError):

@@ -16,7 +16,6 @@ import torch
 from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.size_names import is_of_sizes
 from dlc.frontend.source import ImportFailure, Place, place_of
 from dlc.frontend.taken_apart import overload_name
 
@@ -39,7 +38,7 @@ class MixedTypes(ImportFailure, RuntimeError):
 
 BESIDE_ALL = frozenset((torch.bool, torch.int64))
 """Dtypes of masks and indices, which operations take beside others."""
-OF_TYPES = re.compile(r"(?i)d?types?\b|promot|expected (Double|Float|Half|BFloat16|Long)")
+OF_TYPES = re.compile(r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long)")
 SMALL = 4096
 """Elements of a tensor that an operation may write to where its dtypes are tried."""
 DIVISIONS = frozenset(("div", "floor_divide", "fmod", "remainder"))
@@ -54,7 +53,7 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
         if integral and not isinstance(other := arguments["other"], Node) and other == 0:
             raise DivisionByZero(f"{name}: expected integers to be divided by other than 0", place)
     values = [n.meta.get("val") for n in node.all_input_nodes]
-    tensors = [value for value in values if not is_of_sizes(value)]
+    tensors = [v for v in values if isinstance(v, torch.Tensor) or not _is_of_sizes(v)]
     _check_types(node, name, tensors, place)
     if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
         return
@@ -97,6 +96,12 @@ def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None)
     except RuntimeError as error:
         if OF_TYPES.search(str(error)):
             raise MixedTypes(f"{name}: {error}", place) from None
+
+
+def _is_of_sizes(value: object) -> bool:
+    from dlc.frontend.size_names import is_of_sizes  # what programs without sizes need not import
+
+    return is_of_sizes(value)
 
 
 def _zeros(node: Node) -> Any:

@@ -119,12 +119,16 @@ class _Cut:
         )
 
     def corners(self) -> Iterator[tuple[int, int, int]]:
-        """The first element of each of the first blocks that store in the first matrix."""
-        inside = dict.fromkeys(self.moving, 0)
+        """
+        The first element of each of the first blocks that store in the first matrix; of those that
+        share one, as a cluster does, the first.
+        """
+        inside, seen = dict.fromkeys(self.moving, 0), set[tuple[int, int]]()
         for number, at in enumerate(islice(product(*self.blocks.values()), MOST_BLOCKS)):
             point = dict(zip(self.blocks, at, strict=True))
             *matrix, row, column = self.place({**inside, **point})
-            if not any(matrix):
+            if not any(matrix) and (row, column) not in seen:
+                seen.add((row, column))
                 yield number, row, column
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -508,5 +509,10 @@ except KeyboardInterrupt:
     (tmp_path / "program.py").write_text("import patient\ntorch.randn(4) + 1\n")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}"}
     command = [sys.executable, "-m", "dlc.cli.dlc_cli", "compile", tmp_path / "program.py"]
-    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    # What runs in the background of a shell ignores the signal, and so do its processes.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -60,6 +60,8 @@ class Together(HostBackend):
         library = ctypes.CDLL(str(everything.compile()))
         for host in hosts.values():
             host._entry = getattr(library, f"dlc_thread_{host.name}")
+        for f, host in hosts.items():
+            host._cluster = f.func.cluster_size
         self._keep(hosts)
 
 

@@ -92,7 +92,7 @@ def test_products_of_several_widths(case: Siblings, target: str) -> None:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_sums_of_parts_of_products_in_one_launch(target: str) -> None:
     """Of products that are split and run in one launch, the sums of their parts do, too."""
-    case = Siblings(64, 2048, (512, 64, 60))
+    case = Siblings(256, 2048, (512, 64, 60))
     arguments = case.arguments()
     module = compiled(products, arguments, target)
     _, sums = launches(module)

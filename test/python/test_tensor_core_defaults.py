@@ -45,16 +45,16 @@ TAKEN: dict[str, Program] = {
 
 
 BY_GROUPS: dict[str, Program] = {
-    "linear": (F.linear, [(136, 200), (72, 200)], 200),
+    "linear": (F.linear, [(1032, 200), (1000, 200)], 200),
     "large blocks": (F.linear, [(2050, 72), (2056, 72)], 72),
     "product": (torch.matmul, [(1000, 136), (136, 1032)], 136),
-    "both turned": (lambda x, w: x.mT @ w.mT, [(264, 104), (80, 264)], 264),
+    "both turned": (lambda x, w: x.mT @ w.mT, [(264, 1032), (1000, 264)], 264),
     "K in parts": (lambda x, w: x.mT @ w, [(1544, 264), (1544, 520)], 1544),
     "batches": (torch.matmul, [(6, 250, 136), (6, 136, 264)], 136),
     "one factor for all": (torch.matmul, [(2, 500, 136), (136, 512)], 136),
     "bias, gelu and residual": (
-        lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, [(90, 200), (88, 200), (88,), (90, 88)],
-        200,
+        lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r,
+        [(1030, 200), (520, 200), (520,), (1030, 520)], 200,
     ),
     "two products": (
         lambda x, a, b: F.silu(F.linear(x, a)) * F.linear(x, b),
@@ -186,7 +186,7 @@ PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], s
     "large blocks, more than SMs": (
         F.linear, [(4096, 4096), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
-    "a warpgroup for a block": (F.linear, [(32, 2048), (5632, 2048)], "producer=1"),
+    "a warpgroup for a block": (F.linear, [(520, 136), (520, 136)], "producer=1"),
     "what is added, loaded box by box": (
         _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),

@@ -38,11 +38,11 @@ from dlc.trace.page import FOLDER, SCRIPTS, page
 
 TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
 CUT = {
-    "torch.randn(300, 640) @ torch.randn(640, 520)": 10,  # parts of K
+    "torch.randn(300, 640) @ torch.randn(640, 520)": 8,  # the blocks of a cluster
     "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)": 3,
     "torch.randn(256, 640).softmax(-1)": 1,
 }
-"""Programs of a kernel, and the matrices of its output."""
+"""Programs of a kernel, and the blocks that have the same tile of it, or of its matrices."""
 CAUSAL = "F.scaled_dot_product_attention(*[torch.randn(1, 32, 512, 64)] * 3, is_causal=True)"
 PROGRAMS = {
     "product": TEXT,
