@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 from dlc.dialects import kernel
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.layouts import static_shape
+from dlc.simulator.cluster_memory import ClusterMemory
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 from dlc.simulator.scalars import Value, dtype_of
@@ -42,6 +43,7 @@ def store(program: Program, op: StoreOpBase) -> Step:
     machine, slot = program.machine, program.slot(op.value)
     subscripts, holds = program.index(op.map, op.indices), program.where(op.conditions, op.indices)
     memory, width = program.memory[op.ref], _width(op.value.type)
+    assert not isinstance(memory, ClusterMemory), "what others hold is read only"
 
     def step() -> None:
         if len(lanes := machine.where(holds())):
