@@ -180,7 +180,7 @@ def measure(family: Family) -> Row:
     return {
         "programs": len(programs),
         "mean": geometric_mean(row["ratio"] for row in rows),
-        "obstacle": shared.obstacle,
+        "obstacle": shared.obstacle.replace(f"{ROOT}/", ""),
         "calls": rows,
     }
 
