@@ -58,8 +58,9 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
+    turns = _in_turns(kernel)
     with fastest_form(kernel, target) as form:
-        choice = _choose(form.kernel, target)
+        choice = _choose(form.kernel, target, turns)
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
@@ -78,14 +79,14 @@ def _repeating(schedule: str) -> str:
     return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
-def _choose(kernel: loop.KernelOp, target: Target) -> Choice:
+def _choose(kernel: loop.KernelOp, target: Target, turns: bool) -> Choice:
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = row_sweeps(ops)
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
-    cascade, turns = tiled_cascade(kernel), _in_turns(kernel)
+    cascade = tiled_cascade(kernel)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])
         return Choice(_cascade(cascade, fitting[0], turns), str(fitting[0]), lost)
@@ -110,13 +111,14 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
     The schedules of so many of the fastest tilings by the estimate, the default one first; none of
     a kernel that is not tiled by it.
     """
+    turns = _in_turns(kernel)
     with fastest_form(kernel, target) as form:
-        found = _ranked(form.kernel, target, most)
+        found = _ranked(form.kernel, target, most, turns)
     return found if form.once is None else list(map(_repeating, found))
 
 
-def _ranked(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:
-    cascade, turns = tiled_cascade(kernel), _in_turns(kernel)
+def _ranked(kernel: loop.KernelOp, target: Target, most: int, turns: bool) -> list[str]:
+    cascade = tiled_cascade(kernel)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
         return [_cascade(cascade, tiling, turns) for tiling in tilings[:most]]
     if tiled := tiled_contraction(kernel):

@@ -421,3 +421,19 @@ def test_sizes_follow_addresses_in_the_memory_of_arguments() -> None:
     arguments = Arguments(2, (), lambda map, address: b"", (7, 300))
     assert arguments.pack([1, 2]) == struct.pack("<QQii", 1, 2, 7, 300)
     assert arguments.size == 24
+
+
+def test_products_along_a_size_fold_without_guards_and_split_in_turns() -> None:
+    """Beyond the end of a size staged factors are 0, as beyond a number."""
+    f, s = torch.matmul, Dim("s", max=4096)
+    make = lambda n: (torch.randn(64, n), torch.randn(n, 96))  # noqa: E731
+    module = sized(f, make(700), ({1: s}, {0: s})).module.clone()
+    set_target(module, "sm_90", "f32")
+    stages = Stages(module)
+    assert "deal=turns" in stages.text("loop")
+    assert "kernel.select" not in stages.text("kernel")
+    for n in (2, 15, 16, 17, 100, 701):
+        args = make(n)
+        (found,) = Executor(stages.module("kernel"), get_backend("host"), {"s": n})(args)
+        exact = args[0].double() @ args[1].double()
+        torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-4)

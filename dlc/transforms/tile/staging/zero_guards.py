@@ -6,7 +6,7 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from dlc.dialects import tile
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 
 
@@ -41,8 +41,8 @@ def zero_unless(value: SSAValue) -> list[Expr]:
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)
-    extents = shape_of(stage.source_type)
+    extents = extents_at(stage.source, load)
     return [
-        Expr((), extent - 1) - (base if size == 1 else base + next(within))
+        extent - 1 - (base if size == 1 else base + next(within))
         for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)
     ]
