@@ -432,6 +432,10 @@ def test_products_along_a_size_fold_without_guards_and_split_in_turns() -> None:
     stages = Stages(module)
     assert "deal=turns" in stages.text("loop")
     assert "kernel.select" not in stages.text("kernel")
+    bound = module.clone()
+    specialize(bound, {"s": 700})
+    barriers = [text.text("kernel").count("kernel.barrier") for text in (Stages(bound), stages)]
+    assert barriers[0] == barriers[1]  # a chunk of a ring needs no more where there are any number
     for n in (2, 15, 16, 17, 100, 701):
         args = make(n)
         (found,) = Executor(stages.module("kernel"), get_backend("host"), {"s": n})(args)

@@ -248,7 +248,7 @@ class _Walk:
         trips, body = self._slots.trips(op), op.body.block
         if trips == 0:
             return state
-        if trips is not None and op in self._slots.periods:
+        if op in self._slots.periods and _is_counted(op):
             return self._play(op, trips, state)
         end = self._block(body, state.copy())
         if trips != 1:
@@ -259,8 +259,11 @@ class _Walk:
             end.join(state)
         return end
 
-    def _play(self, op: scf.ForOp, trips: int, state: _State) -> _State:
-        """Walks through the iterations of a loop that picks slots."""
+    def _play(self, op: scf.ForOp, trips: int | None, state: _State) -> _State:
+        """
+        Walks through the iterations of a loop that picks slots; one that may run any number of
+        times may be left before each of them.
+        """
         index = op.body.block.args[0]
         first, step = constant_of(op.lb), constant_of(op.step)
         assert first is not None
@@ -269,25 +272,25 @@ class _Walk:
         iterations = list(self._iterations(op, trips))
         for iteration in iterations:
             self._slots.at[index] = first + iteration * step
-            if any(map(self._slots.ends_loop, self._in(op.body.block))):
+            if trips is None or any(map(self._slots.ends_loop, self._in(op.body.block))):
                 left.append(state.copy())
             state = self._block(op.body.block, state)
         for earlier in left:
             state.join(earlier)
         del self._slots.at[index]
-        if len(iterations) < trips:
+        if trips is None or len(iterations) < trips:
             state.forget_slots(set(op.walk()))
         return state
 
-    def _iterations(self, op: scf.ForOp, trips: int) -> Iterator[int]:
+    def _iterations(self, op: scf.ForOp, trips: int | None) -> Iterator[int]:
         """
         The first iterations, until every slot has been in every state; of a loop that is entered
         again also the last ones, which may request nothing any more, from the same slot on.
         """
         period = self._slots.periods[op]
         few = 2 * period + 2
-        yield from range(min(trips, few))
-        if any(isinstance(around, scf.ForOp) for around in _around(op)):
+        yield from range(few if trips is None else min(trips, few))
+        if trips is not None and any(isinstance(around, scf.ForOp) for around in _around(op)):
             tail = max(few, trips - few)
             yield from range(tail - (tail - few) % period, trips)
 
@@ -306,6 +309,11 @@ class _Walk:
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None
         state.accesses[access, slot] = None
+
+
+def _is_counted(op: scf.ForOp) -> bool:
+    """True if the numbers of a loop's iterations are known, if not how many there are."""
+    return constant_of(op.lb) is not None and constant_of(op.step) is not None
 
 
 def _around(op: Operation) -> Iterator[Operation]:

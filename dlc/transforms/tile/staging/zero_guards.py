@@ -41,7 +41,7 @@ def zero_unless(value: SSAValue) -> list[Expr]:
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)
-    extents = extents_at(stage.source, load)
+    extents = extents_at(stage.source, stage)
     return [
         extent - 1 - (base if size == 1 else base + next(within))
         for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)
