@@ -23,14 +23,14 @@ import torch
 from kernel_rows import Row, loop_kernels
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from dlc.compiler import Variant
 from dlc.dialects.host import LaunchOp
 from dlc.frontend.fx import import_program
 from dlc.generation.generator import by_row
 from dlc.generation.row_steps import Rows, Token
 from dlc.generation.sampling import Sampling
-from dlc.pipeline import run_pipeline
-from dlc.stages import compiler_context
-from dlc.target import TARGETS, set_target
+from dlc.stages import Stages
+from dlc.target import TARGETS, set_target, target_of
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc_bench.records import markdown_table, where_and_when, write_record
 
@@ -58,24 +58,26 @@ def measure(name: str, rows: int, capacity: int) -> Row:
     gc.freeze()
     module = import_program(step, (), whole=DECOMPOSITIONS).module
     set_target(module, TARGET)
-    run_pipeline(compiler_context(), module, "loop")
-    kernels = loop_kernels(module)
-    run_pipeline(compiler_context(), module, "kernel")
-    launched = Counter(op.kernel_name for op in module.walk() if isinstance(op, LaunchOp))
-    launches = launched.total()
+    row = step_estimate(Stages(module), config.to_dict())
+    share = (weights + cache) / TARGETS[TARGET].memory_bandwidth * 1e6 / row["estimate_us"]
+    return {**row, "weight_bytes": weights, "cache_bytes": cache, "share": share}
+
+
+def step_estimate(program: Stages | Variant, config: Row) -> Row:
+    """Kernels, launches and the estimate in us of the program of a token."""
+    loops, compiled = program.module("loop"), program.module("kernel")
+    kernels = loop_kernels(loops)
+    launched = Counter(op.kernel_name for op in compiled.walk() if isinstance(op, LaunchOp))
+    launches, layers = launched.total(), config["num_hidden_layers"]
     joined = sum(kernel["launches"] for kernel in kernels) - launches
-    often = [times for times in launched.values() if times >= config.num_hidden_layers - 1]
-    saved = joined * TARGETS[TARGET].launch_seconds * 1e6
-    estimate = sum(kernel["estimate_us"] for kernel in kernels) - saved
+    often = [times for times in launched.values() if times >= layers - 1]
+    saved = joined * target_of(compiled).launch_seconds * 1e6
     return {
         "kernels": kernels,
         "launched": dict(launched),
         "launches": launches,
-        "launches_of_a_layer": round(sum(often) / config.num_hidden_layers),
-        "estimate_us": estimate,
-        "weight_bytes": weights,
-        "cache_bytes": cache,
-        "share": (weights + cache) / TARGETS[TARGET].memory_bandwidth * 1e6 / estimate,
+        "launches_of_a_layer": round(sum(often) / layers),
+        "estimate_us": sum(kernel["estimate_us"] for kernel in kernels) - saved,
     }
 
 

@@ -114,7 +114,8 @@ def _shapes(model: Any, rows: int, capacity: int) -> list[tuple[tuple[int, ...],
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             given = {cache_argument(model): seen}
-            model(torch.zeros(1, 1, dtype=torch.int64), use_cache=True, **given)
+            token = torch.zeros(1, 1, dtype=torch.int64, device=next(model.parameters()).device)
+            model(token, use_cache=True, **given)
     finally:
         model.set_attn_implementation(chosen)
     found = []

@@ -29,23 +29,25 @@ def parameters_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = register
 
 
-def fill_random(module: nn.Module, seed: int) -> None:
+def fill_random(module: nn.Module, seed: int, device: str = "cpu") -> None:
     """
-    Gives every parameter random values in place of none, each by its name and `seed` alone: a layer
-    has the same weights with the model and without. Matrices keep the scale of what they are
-    applied to (normal / sqrt of the inputs), one-dimensional weights are near 1, biases near 0.
+    Gives every parameter random values in place of none, drawn and kept on `device`, each by its
+    name and `seed` alone: a layer has the same weights with the model and without. Matrices keep
+    the scale of what they are applied to (normal / sqrt of the inputs), one-dimensional weights are
+    near 1, biases near 0.
     """
     shared: dict[int, nn.Parameter] = {}
     for name, old in list(module.named_parameters(remove_duplicate=False)):
         if id(old) not in shared:
-            generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}:{name}".encode()))
+            generator = torch.Generator(device).manual_seed(zlib.crc32(f"{seed}:{name}".encode()))
             shared[id(old)] = nn.Parameter(_random(name, old, generator), requires_grad=False)
         owner, _, leaf = name.rpartition(".")
         setattr(module.get_submodule(owner), leaf, shared[id(old)])
 
 
 def _random(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    value = torch.empty(like.shape, dtype=like.dtype).normal_(generator=generator)
+    value = torch.empty(like.shape, dtype=like.dtype, device=generator.device)
+    value.normal_(generator=generator)
     if like.dim() > 1:
         return value.mul_(like[0].numel() ** -0.5)
     return value.mul_(0.1).add_(0.0 if name.endswith("bias") else 1.0)
