@@ -1,8 +1,7 @@
 """
 What only a GPU can show: every family of kernels on the backend `cuda`, streams, graphs, errors.
 
-Without a GPU all of it is skipped. DLC_REHEARSE=1 runs what needs no stream on the host backend
-instead, to see that the tests themselves hold.
+Without a GPU all of it is skipped; see `on_device`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,18 @@ import loop_cases
 import pytest
 import torch
 from harness import apply, lowered, parse, scheduled
-from harness import compare as compare_case
+from on_device import (
+    DEVICE,
+    NO_GPU,
+    TARGET,
+    USABLE,
+    any_backend,
+    marks,
+    on_gpu,
+    run_case,
+    whole_context,
+    with_clusters,
+)
 from test_executor import CHAIN, ZEROED
 from test_launch import SHARED, TMA
 from test_tma import scheduled as with_tma
@@ -30,30 +40,12 @@ from dlc.backend.cuda.run.bindings_driver import BindingsDriver
 from dlc.backend.cuda.run.driver import Driver
 from dlc.backend.cuda.run.gpu_backend import CudaBackend
 from dlc.backend.cuda.run.open_driver import open_driver
-from dlc.backend.executor import Executor, default_backend, default_target
+from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.judge.accuracy import compare
 
-REHEARSED = bool(os.environ.get("DLC_REHEARSE"))
-USABLE = default_backend() == "cuda"
-NO_GPU = "needs a GPU of compute capability 8.0 or newer that torch can use"
-DEVICE = "cuda" if USABLE else "cpu"
-TARGET = default_target()
-
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not USABLE and not REHEARSED, reason=NO_GPU)]
-on_gpu = pytest.mark.skipif(not USABLE, reason=NO_GPU)
-
-
-@pytest.fixture(autouse=True)
-def exact_products() -> Iterator[None]:
-    """Eager computes in fp32, not TF32; the CUDA context is whole after each test."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.manual_seed(0)
-    yield
-    torch.backends.cuda.matmul.allow_tf32 = before
-    if USABLE:
-        torch.cuda.synchronize()
+__all__ = ["any_backend", "whole_context"]
+pytestmark = marks
 
 
 def driver(name: str) -> Driver:
@@ -70,12 +62,6 @@ def backend(request: pytest.FixtureRequest) -> Any:
             pytest.skip(NO_GPU)
         return HostBackend()
     return CudaBackend(driver=driver(request.param))
-
-
-@pytest.fixture(scope="module")
-def any_backend() -> Any:
-    """Where both drivers do the same."""
-    return CudaBackend() if USABLE else HostBackend()
 
 
 def check(f: Callable[..., torch.Tensor], *args: torch.Tensor, backend: Any) -> None:
@@ -131,15 +117,7 @@ def test_kernels_of_every_family_are_right(case: loop_cases.Case, backend: Any):
     run_case(case, lowered(scheduled(case, None, TARGET), round_trip=False), backend)
 
 
-def run_case(case: loop_cases.Case, module: Any, backend: Any) -> None:
-    tensors = [torch.from_numpy(array) for array in case.inputs]
-    results = Executor(module, backend)(tensors)
-    compare_case(case, [r.cpu().numpy() for r in results], backend.name)
-
-
-@pytest.mark.skipif(
-    USABLE and torch.cuda.get_device_capability() < (9, 0), reason="needs a GPU with TMA (sm_90)"
-)
+@with_clusters
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @pytest.mark.parametrize("swizzled", [False, True], ids=["plain", "swizzled"])
 def test_rings_that_tma_fills_are_right(swizzled: bool, depth: int, backend: Any):
@@ -149,9 +127,7 @@ def test_rings_that_tma_fills_are_right(swizzled: bool, depth: int, backend: Any
 
 
 @on_gpu
-@pytest.mark.skipif(
-    USABLE and torch.cuda.get_device_capability() < (9, 0), reason="needs a GPU with TMA (sm_90)"
-)
+@with_clusters
 def test_tensor_maps_follow_their_tensors(any_backend: Any):
     assert "tma-copy" in TMA
     x, w = N(64, 64, device=DEVICE), N(64, 64, device=DEVICE)

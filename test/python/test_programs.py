@@ -531,7 +531,7 @@ class Block(nn.Module):
         self.calls += 1
         parts = self.qkv(self.before(x)).chunk(3, -1)
         q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for p in parts)
-        q, k = turned_halves(q), turned_halves(k)
+        q, k = turned_halves(q).to(v), turned_halves(k).to(v)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(-3, -2).flatten(-2))
         y = self.between(x)
