@@ -120,10 +120,23 @@ class Variant:
 
     def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output of what the kernels computed, mutations written back."""
-        typed = [
+        return self.program.unflatten(self._typed(results), bound)
+
+    def _typed(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [
             r if r.dtype == d else r.view(d) for r, d in zip(results, self._dtypes, strict=True)
         ]
-        return self.program.unflatten(typed, bound)
+
+    def write(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """As `compute`; the arguments that the program writes to have their new values, too."""
+        results = self._typed(self.compute(tensors))
+        with torch.no_grad():
+            for result in self.program.results:
+                if result.argument is not None:
+                    mutated, made = tensors[result.argument], results[result.index]
+                    if mutated.data_ptr() != made.data_ptr():
+                        results[result.index] = mutated.copy_(made)
+        return results
 
     @cached_property
     def gradients(self) -> gradients.Gradients:
@@ -138,9 +151,13 @@ class Variant:
         """
         As `compute`, by a CUDA graph, which is captured if there is none for these parameters.
         """
+        return self.graph(bound).run(bound)
+
+    def graph(self, bound: Sequence[torch.Tensor]) -> Graph:
+        """The graph that was captured last, or where it is not for these parameters, a new one."""
         if not self.graphs or not self.graphs[-1].fits(bound):
             self.graphs[:] = [self.capture(bound)]
-        return self.graphs[-1].run(bound)
+        return self.graphs[-1]
 
     def capture(self, bound: Sequence[torch.Tensor]) -> Graph:
         if self.executor.program.branches_on_data:
@@ -148,7 +165,7 @@ class Variant:
                 "a CUDA graph cannot wait for what it computes, and this program branches on that "
                 "(torch.cond or while_loop): leave out graph=True"
             )
-        return Graph(self.backend, self.program.arguments, self.compute, self.rehearse, bound)
+        return Graph(self.backend, self.program.arguments, self.write, self.rehearse, bound)
 
     @cached_property
     def longest_reduction(self) -> int:
@@ -243,6 +260,15 @@ class CompiledProgram(TellsOfMissing):
         _refuse_gradients(args, kwargs)
         variant, bound = self.prepared(args, kwargs)
         return GraphedCall(variant.program, variant.capture(bound), variant.finish)
+
+    def replayed(self, *args: Any, **kwargs: Any) -> GraphedCall:
+        """
+        As `graph`, but of the graph that calls replay where the program was compiled with `graph`:
+        it is captured now if there is none for the module's parameters as they lie.
+        """
+        _refuse_gradients(args, kwargs)
+        variant, bound = self.prepared(args, kwargs)
+        return GraphedCall(variant.program, variant.graph(bound), variant.finish)
 
     @property
     def precision(self) -> Precision:

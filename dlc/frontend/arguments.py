@@ -59,15 +59,33 @@ def check_overlaps(
     arguments: Sequence[Argument], written: Collection[int], bound: Sequence[torch.Tensor]
 ) -> None:
     """ImportFailure if a tensor that is written to overlaps another."""
+    if not written:
+        return
+    ranges = [_byte_range(tensor) for tensor in bound]
+    if not _some_overlap(ranges, set(written)):
+        return
     for mutated in written:
-        begin, end = _byte_range(bound[mutated])
-        for i, other in enumerate(bound):
-            lo, hi = _byte_range(other)
+        begin, end = ranges[mutated]
+        for i, (lo, hi) in enumerate(ranges):
             if i != mutated and lo < end and begin < hi:
                 raise ImportFailure(
                     f"the program writes to '{arguments[mutated].name}', which shares memory "
                     f"with '{arguments[i].name}'; pass a clone of one of them"
                 )
+
+
+def _some_overlap(ranges: Sequence[tuple[int, int]], written: Collection[int]) -> bool:
+    """Whether one of the ranges that are written to overlaps another; each is looked at once."""
+    reach = written_reach = 0
+    for (begin, end), i in sorted((r, i) for i, r in enumerate(ranges)):
+        if begin == end:
+            continue
+        if begin < written_reach or (i in written and begin < reach):
+            return True
+        reach = max(reach, end)
+        if i in written:
+            written_reach = max(written_reach, end)
+    return False
 
 
 def _byte_range(tensor: torch.Tensor) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,7 @@ class Generator:
             self.capacity, self.chunk = capacity, chunk
             given: dict[str, Any] = {"target": target, "backend": backend}
             device = self.rows.tokens.device
-            given["graph"] = device.type == "cuda"
+            self.graphed = given["graph"] = device.type == "cuda"
             self.start = torch.zeros((), dtype=torch.int64, device=device)
             self._read = compile(Chunk(self.rows, chunk), (self.start,), **given)
             self._make = compile(Token(self.rows, sampling or Sampling()), (), **given)
@@ -94,6 +94,23 @@ class Generator:
     def programs(self) -> dict[str, CompiledProgram]:
         """The compiled programs: of a chunk, and of a token."""
         return {"chunk": self._read, "token": self._make}
+
+    @torch.no_grad()
+    def calls(self) -> tuple[Callable[[int], object], Callable[[], object]]:
+        """
+        What reads a chunk that begins at a token, and what makes a token of each row. On a GPU they
+        replay graphs for the model's weights as they lie now, and look at nothing else.
+        """
+        if not self.graphed:
+            return lambda start: self._read(self.start.fill_(start)), self._make
+        reading, making = self._read.replayed(self.start), self._make.replayed()
+        (first,) = reading.inputs.values()
+
+        def read(start: int) -> None:
+            first.fill_(start)
+            reading.replay()
+
+        return read, making.replay
 
     @torch.no_grad()
     def stream(self, prompts: Sequence[Sequence[int]], new: int) -> Iterator[Grown]:
@@ -108,8 +125,9 @@ class Generator:
         begin = time.perf_counter()
         rows.begin([*prompts, *[[0]] * spare], new)
         rows.done[len(prompts) :] = True
+        read, make = self.calls()
         for start in range(0, max(map(len, prompts)) - 1, self.chunk):
-            self._read(self.start.fill_(start))
+            read(start)
         known, ended = [len(p) for p in prompts], [new == 0 for _ in prompts]
         self.times.reading = time.perf_counter() - begin
         for row in range(len(prompts)):
@@ -118,7 +136,7 @@ class Generator:
         while not all(ended):
             begin = time.perf_counter()
             for _ in range(self.ahead):
-                self._make()
+                make()
             self.times.steps += self.ahead
             places, done = rows.position.tolist(), rows.done.tolist()
             self.times.making += time.perf_counter() - begin

@@ -12,6 +12,7 @@ from tiny_llama import train
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import dlc
+from dlc.backend.host.host_backend import HostBackend
 from dlc.cli import dlc_cli
 from dlc.diagnostics import UsageError
 from dlc.frontend.source import ImportFailure
@@ -54,6 +55,19 @@ def model(directory: Path) -> LlamaForCausalLM:
 def pair(model: LlamaForCausalLM) -> Generator:
     """Of two rows of up to 64 tokens."""
     return Generator(model, 2, 64, backend="host")
+
+
+def test_graphs_read_and_write_what_calls_do(
+    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, with a graph that does its launches when it is replayed, and not before."""
+    monkeypatch.setattr(HostBackend, "capture", lambda self, run: (run, []), raising=False)
+    generator = Generator(shallow(model), 2, 64, chunk=4, ends=[], backend="host")
+    prompts = prompts_of([7, 3])
+    called = generator(prompts, 4)
+    generator.graphed = True
+    assert generator(prompts, 4) == called
+    assert generator(prompts[::-1], 4) == called[::-1]
 
 
 def shallow(model: LlamaForCausalLM) -> LlamaForCausalLM:
