@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -165,7 +166,8 @@ def jobs_of(options: argparse.Namespace) -> list[Job]:
     if wrong := [p for p in peers if p.removesuffix(TEXTS) not in allowed]:
         raise SystemExit(f"expected peers among {', '.join(allowed)}, found {', '.join(wrong)}")
     how = How(options.backend, peers, options.logits)
-    if options.block:
+    if options.block:  # many processes, each of which compiles little
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         return [Job(block.name, measure_block, (block, how)) for block in blocks(options)]
     return [Job(case.name, measure_case, (case, how)) for case in cases(options)]
 
