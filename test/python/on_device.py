@@ -8,7 +8,6 @@ that the tests themselves hold.
 
 from __future__ import annotations
 
-import copy
 import faulthandler
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -116,24 +115,18 @@ def check(
     **options: Any,
 ) -> dlc.CompiledProgram:
     """A program's results, those of another call, and what it leaves in its arguments."""
-    module = isinstance(f, torch.nn.Module)
-    ours, doubled = (copy.deepcopy(f), copy.deepcopy(f)) if module else (f, f)
-    if module:
-        ours, doubled = ours.to(DEVICE), doubled.double()
-    outcomes: list[list[Any]] = []
     with torch.no_grad():
-        for function, given in (
-            (doubled, [precise(a) for a in args]),
-            (f, [a.clone() for a in args]),
-        ):
-            outcomes.append([*tree_leaves(function(*given)), *given])
+        exact, eager = (
+            [*tree_leaves(f(*given)), *given]
+            for given in ([precise(a) for a in args], [a.clone() for a in args])
+        )
         program = dlc.compile(
-            ours, tuple(map(moved, args)), target, backend, precision=precision, **options
+            f, tuple(map(moved, args)), target, backend, precision=precision, **options
         )
         for _ in range(2):
             given = [moved(a) for a in args]
             found = [*tree_leaves(program(*given)), *given]
-            judge(found, *outcomes, program.variants[0].longest_reduction, precision)
+            judge(found, exact, eager, program.variants[0].longest_reduction, precision)
     return program
 
 

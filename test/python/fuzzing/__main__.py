@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlc.backend import BACKENDS
 from dlc.cli.status_line import STATUS
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.campaign import answer_to, run
-from fuzzing.cases import KINDS
+from fuzzing.cases import KINDS, KINDS_OF_KERNELS, WHERE
 
 
 def main() -> int:
@@ -24,9 +25,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("fuzz-failures"))
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="", help="where kernels run [in the interpreter]"
+    )
     parser.add_argument("--replay", metavar="KIND:SEED", help="run one case in this process")
     parser.add_argument("--coverage", action="store_true", help="list the operators drawn")
     options = parser.parse_args()
+    WHERE.backend = options.backend
     if options.replay:
         answer = answer_to(options.replay)
         print(answer.failure or (f"refused: {answer.refused}" if answer.refused else "all right"))
@@ -50,9 +55,10 @@ def coverage(drawn: Counter[str]) -> str:
 
 
 def _cases(counts: str | None, first: int) -> Iterator[str]:
+    kinds = KINDS_OF_KERNELS if WHERE.backend else KINDS
     if counts is None or counts.isdecimal():
         for seed in itertools.count(first) if counts is None else range(first, first + int(counts)):
-            yield from (f"{kind}:{seed}" for kind in KINDS)
+            yield from (f"{kind}:{seed}" for kind in kinds)
         return
     for part in counts.split(","):
         kind, _, count = part.partition("=")

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from dlc.cli.status_line import STATUS
-from fuzzing.cases import KINDS, Answer
+from fuzzing.cases import KINDS, WHERE, Answer
 
 SECONDS = 120
 """What a case may take, shrinking included."""
@@ -49,7 +49,9 @@ class Tally:
 def run(cases: Iterator[str], jobs: int, folder: Path, seconds: float = float("inf")) -> Tally:
     """Runs cases such as `programs:17`; the text of one that fails goes to a file in `folder`."""
     torch.set_num_threads(1)
+    backend, WHERE.backend = WHERE.backend, ""  # a GPU that was used is none for forks
     answer_to("programs:0")  # imports all that the processes need
+    WHERE.backend = backend
     tally = Tally()
     running: dict[Connection, tuple[str, BaseProcess, float]] = {}
     try:
@@ -113,7 +115,8 @@ def _note(case: str, answer: Answer, tally: Tally, folder: Path) -> None:
 
 def _child(case: str, connection: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # PyTorch warns of what random programs do
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    if WHERE.backend != "cuda":  # whose addresses are many
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     try:
         answer = answer_to(case)
     except BaseException:

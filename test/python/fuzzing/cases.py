@@ -19,8 +19,9 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dlc.analysis.kernel.instruction_counts import counts_of
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.cuda.print.printer import print_module
-from dlc.backend.executor import Executor
+from dlc.backend.executor import Executor, default_target, get_backend
 from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.program_run import Backend
 from dlc.cli.check import as_array
 from dlc.diagnostics import OpError, TextError
 from dlc.dialects import kernel, loop
@@ -59,6 +60,17 @@ MOST_STEPS = 2e7
 """Instructions of all threads up to which kernels are simulated, which takes about a minute."""
 
 
+@dataclass
+class Where:
+    """What a campaign runs on."""
+
+    backend: str = ""
+    """In place of the interpreter, and of the host now and then."""
+
+
+WHERE = Where()
+
+
 @dataclass(frozen=True)
 class Answer:
     """`failure` is empty where all is right, or where `refused` says what dlc does not take."""
@@ -77,7 +89,7 @@ class Setting:
     target: str
     schedule: tuple[str, ...] | None
     """For all kernels; None for dlc's own."""
-    host: HostBackend | None
+    host: Backend | None
     lying: str = "contiguous"
     """How the arguments lie in memory, one of `LYING`."""
     joined: bool = False
@@ -87,9 +99,9 @@ class Setting:
 
     def __str__(self) -> str:
         chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
-        host = (
-            f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
-        )
+        host = ""
+        if isinstance(self.host, HostBackend):
+            host = f" --order {self.host.order} --async-mode {self.host.async_mode}"
         joined = ", merged and joined" if self.joined else ""
         host += "" if self.precision == "f32" else f" --precision {self.precision}"
         return f"--target {self.target}{host} with {chosen}, arguments {self.lying}{joined}"
@@ -186,6 +198,8 @@ def scripts(rng: random.Random) -> Answer:
     return Answer()
 
 
+KINDS_OF_KERNELS = ("programs", "schedules", "cascades")
+"""Those that a backend decides."""
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
@@ -203,7 +217,11 @@ def _setting(rng: random.Random, schedule: tuple[str, ...] | None) -> Setting:
     target, precision = rng.choice(list(TARGETS)), rng.choice(PRECISIONS)
     if "precision=tf32" in ",".join(schedule or ()):
         precision = "tf32"
-    return Setting(target, schedule, host if chosen else None, lying, precision=precision)
+    if not WHERE.backend:
+        return Setting(target, schedule, host if chosen else None, lying, precision=precision)
+    newest = default_target()
+    target = target if int(target[3:]) <= int(newest[3:]) else newest
+    return Setting(target, schedule, get_backend(WHERE.backend), lying, precision=precision)
 
 
 def _judge(program: Program, setting: Setting) -> Answer:
@@ -213,6 +231,8 @@ def _judge(program: Program, setting: Setting) -> Answer:
     failure, refused = complaint(program, setting, operators)
     if refused or not failure:
         return Answer(refused=refused, operators=frozenset(operators))
+    if WHERE.backend == "cuda":  # a kernel that fails takes the context with it
+        return Answer(failure, f"{setting}\n{program.text}", operators=frozenset(operators))
     kind = failure.split(":")[0]
 
     def fails_alike(smaller: Program) -> bool:
@@ -331,13 +351,15 @@ def _ran(
 ) -> str:
     """A race or another hazard is raised, and so is what CUDA C has no text for."""
     print_module(kernels)
-    if _steps(kernels) > MOST_STEPS:
+    if not WHERE.backend and _steps(kernels) > MOST_STEPS:
         raise _Refused("kernels that are merged to more work than is simulated")
-    arrays = [as_array(t) for t in arguments]
-    results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
-    if said := expected.complaint(results, terms=terms):
-        return f"wrong in the interpreter: {said}"
+    if not WHERE.backend:
+        arrays = [as_array(t) for t in arguments]
+        results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
+        if said := expected.complaint(results, terms=terms):
+            return f"wrong in the interpreter: {said}"
     if setting.host is not None:
-        if said := expected.complaint(Executor(kernels, setting.host)(arguments), terms=terms):
-            return f"wrong on the host: {said}"
+        found = [result.cpu() for result in Executor(kernels, setting.host)(arguments)]
+        if said := expected.complaint(found, terms=terms):
+            return f"wrong on {setting.host.name}: {said}"
     return ""
