@@ -23,6 +23,7 @@ from fuzzing.cases import KINDS, WHERE, Answer
 SECONDS = 120
 """What a case may take, shrinking included."""
 BYTES = 8 << 30
+_GPUS = os.environ.get("CUDA_VISIBLE_DEVICES")
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -49,9 +50,7 @@ class Tally:
 def run(cases: Iterator[str], jobs: int, folder: Path, seconds: float = float("inf")) -> Tally:
     """Runs cases such as `programs:17`; the text of one that fails goes to a file in `folder`."""
     torch.set_num_threads(1)
-    backend, WHERE.backend = WHERE.backend, ""  # a GPU that was used is none for forks
-    answer_to("programs:0")  # imports all that the processes need
-    WHERE.backend = backend
+    _import_all()
     tally = Tally()
     running: dict[Connection, tuple[str, BaseProcess, float]] = {}
     try:
@@ -70,6 +69,15 @@ def run(cases: Iterator[str], jobs: int, folder: Path, seconds: float = float("i
     finally:
         for _, process, _ in running.values():
             process.kill()
+
+
+def _import_all() -> None:
+    """All that the processes need. Where a process has seen a GPU, its forks cannot use it."""
+    backend, WHERE.backend = WHERE.backend, ""
+    if backend == "cuda":
+        os.environ |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
+    answer_to("programs:0")
+    WHERE.backend = backend
 
 
 def _collect(
@@ -115,8 +123,12 @@ def _note(case: str, answer: Answer, tally: Tally, folder: Path) -> None:
 
 def _child(case: str, connection: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # PyTorch warns of what random programs do
-    if WHERE.backend != "cuda":  # whose addresses are many
+    if WHERE.backend != "cuda":
         resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    elif _GPUS is None:  # no limit, since CUDA takes many addresses
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = _GPUS
     try:
         answer = answer_to(case)
     except BaseException:
