@@ -58,9 +58,9 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
-    turns = _in_turns(kernel)
+    along_size = _along_size(kernel)
     with fastest_form(kernel, target) as form:
-        choice = _choose(form.kernel, target, turns)
+        choice = _choose(form.kernel, target, along_size)
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
@@ -68,8 +68,11 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     return Choice(_repeating(choice.schedule), reason, choice.lost)
 
 
-def _in_turns(kernel: loop.KernelOp) -> bool:
-    """True if a split deals points in turns: runs of a size would begin at products."""
+def _along_size(kernel: loop.KernelOp) -> bool:
+    """
+    True if a reduce is as long as a size: its split deals points in turns, as runs would begin at
+    products, and loops that are written out are chunks of it.
+    """
     reduces = (op for op in kernel.walk() if isinstance(op, loop.ReduceOp))
     return any(any(map(op.is_size, op.axes)) for op in reduces)
 
@@ -79,7 +82,7 @@ def _repeating(schedule: str) -> str:
     return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
-def _choose(kernel: loop.KernelOp, target: Target, turns: bool) -> Choice:
+def _choose(kernel: loop.KernelOp, target: Target, along_size: bool) -> Choice:
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = row_sweeps(ops)
@@ -89,13 +92,13 @@ def _choose(kernel: loop.KernelOp, target: Target, turns: bool) -> Choice:
     cascade = tiled_cascade(kernel)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])
-        return Choice(_cascade(cascade, fitting[0], turns), str(fitting[0]), lost)
+        return Choice(_cascade(cascade, fitting[0], along_size), str(fitting[0]), lost)
     if tiled := tiled_contraction(kernel):
-        return _contraction(tiled, target, turns)
+        return _contraction(tiled, target, along_size)
     if plan := window_plan(kernel, target):
         return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
     if flat and reduces:
-        schedule = _cooperative(outer, reduces, long_sums(kernel), target, turns)
+        schedule = _cooperative(outer, reduces, long_sums(kernel), target, along_size)
         scans = any(isinstance(op, loop.ForOp) for op in reduces)
         what = "a scan" if scans else "a reduce"
         return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
@@ -111,31 +114,31 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
     The schedules of so many of the fastest tilings by the estimate, the default one first; none of
     a kernel that is not tiled by it.
     """
-    turns = _in_turns(kernel)
+    along_size = _along_size(kernel)
     with fastest_form(kernel, target) as form:
-        found = _ranked(form.kernel, target, most, turns)
+        found = _ranked(form.kernel, target, most, along_size)
     return found if form.once is None else list(map(_repeating, found))
 
 
-def _ranked(kernel: loop.KernelOp, target: Target, most: int, turns: bool) -> list[str]:
+def _ranked(kernel: loop.KernelOp, target: Target, most: int, along_size: bool) -> list[str]:
     cascade = tiled_cascade(kernel)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
-        return [_cascade(cascade, tiling, turns) for tiling in tilings[:most]]
+        return [_cascade(cascade, tiling, along_size) for tiling in tilings[:most]]
     if tiled := tiled_contraction(kernel):
         found = ranked(tiled.problem, target, most)
-        return [_tiles(tiled, best, target, turns) for best in found]
+        return [_tiles(tiled, best, target, along_size) for best in found]
     return []
 
 
-def _cascade(cascade: TiledCascade, best: CascadeCandidate, turns: bool) -> str:
+def _cascade(cascade: TiledCascade, best: CascadeCandidate, along_size: bool) -> str:
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
-    turns = turns or cascade.problem.ends_early
+    turns = along_size or cascade.problem.ends_early
     split = _split(best.splits, extents, ending=best.ending, turns=turns)
     return cascade_steps(cascade, best, split)
 
 
-def _contraction(tiled: Tiled, target: Target, turns: bool) -> Choice:
+def _contraction(tiled: Tiled, target: Target, along_size: bool) -> Choice:
     """Tiles the longest row and the longest column axis with the fastest of all candidates."""
     fitting = candidates(tiled.problem, target)
     if not fitting:
@@ -146,10 +149,10 @@ def _contraction(tiled: Tiled, target: Target, turns: bool) -> Choice:
         lost.append(_without_tma(best))
     if refused := not_multiplied(tiled.problem, target):
         lost.append(refused)
-    return Choice(_tiles(tiled, best, target, turns), str(best), tuple(lost))
+    return Choice(_tiles(tiled, best, target, along_size), str(best), tuple(lost))
 
 
-def _tiles(tiled: Tiled, best: Candidate, target: Target, turns: bool) -> str:
+def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> str:
     """The schedule of a contraction whose longest row and column axes a candidate tiles."""
     outer, problem = tiled.outer, tiled.problem
     row, column = tiled.row, tiled.column
@@ -177,7 +180,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, turns: bool) -> str:
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, extents, ending=best.ending, turns=turns))
+        steps.append(_split(best.splits, extents, ending=best.ending, turns=along_size))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
@@ -248,7 +251,7 @@ def _cooperative(
     reduces: list[loop.ReduceOp | loop.ForOp],
     sums: list[loop.ReduceOp],
     target: Target,
-    turns: bool,
+    along_size: bool,
 ) -> str:
     """Threads share rows as `row_plan` has it; without one, points are dealt over threads."""
     plan = row_plan(outer, reduces, target)
@@ -259,7 +262,7 @@ def _cooperative(
         return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
-        steps.append(_split(plan.parts, extents, ending=plan.ending, turns=turns))
+        steps.append(_split(plan.parts, extents, ending=plan.ending, turns=along_size))
         every, lengths = (
             [_split_lengths(one, plan.parts) for one in of_reduces]
             for of_reduces in (every, lengths)
@@ -271,6 +274,8 @@ def _cooperative(
         return ",".join(steps)
     trips = max(prod(_dealt(one, plan)) for one in every)
     if not plan.across and trips * vector <= HELD:
+        if along_size and trips > 1:
+            steps.append(f"chunk-reduce{{bk={trips}}}")
         return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)
     loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
     size = max((element_bytes(op.result.type) for op in loads), default=4)

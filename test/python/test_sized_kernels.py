@@ -441,3 +441,16 @@ def test_products_along_a_size_fold_without_guards_and_split_in_turns() -> None:
         (found,) = Executor(stages.module("kernel"), get_backend("host"), {"s": n})(args)
         exact = args[0].double() @ args[1].double()
         torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.softmax(x, 1), lambda x: x.sum(1)])
+def test_rows_as_long_as_a_size_are_walked_in_chunks_that_are_written_out(f: Any) -> None:
+    """So that the loads of a chunk wait together, as those of a row whose length is known."""
+    module = sized(f, (torch.randn(600, 127),), ({1: Dim("s", max=4096)},)).module.clone()
+    set_target(module, "sm_90", "f32")
+    stages = Stages(module)
+    assert "chunk-reduce{bk=8},mark-unroll{limit=8}" in stages.text("loop")
+    for n in (2, 15, 16, 17, 127, 128, 129, 255, 389):
+        x = torch.randn(600, n)
+        (found,) = Executor(stages.module("kernel"), get_backend("host"), {"s": n})([x])
+        torch.testing.assert_close(found.double(), f(x.double()), rtol=2e-5, atol=2e-5)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from xdsl.dialects import math, scf
@@ -18,11 +19,12 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import sectors, wavefronts
 from dlc.analysis.kernel.block_branches import BlockBranches, Shares
-from dlc.analysis.kernel.index_values import index_at
+from dlc.analysis.kernel.index_values import expanded, index_at
 from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.roles import computing_threads, producer_branch
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
+from dlc.dialects.access import IndexedOp
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, is_shared, memref_of
 from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import UNIT, shape_of
@@ -33,6 +35,8 @@ from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
 
 LOOP_SLOTS = 3
 """Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
+MANY_POINTS = 64
+"""Iterations up to which it is looked whether an access is done, and more are taken to do it."""
 MANY_BLOCKS = 1 << 12
 """Blocks up to which each is looked at alone, and of more so many."""
 _FREE = (
@@ -179,6 +183,8 @@ class _Walk:
         """Copies so far that were asked for, in the text."""
         self.fetched = False
         """True if an unrolled loop has asked for what is not waited for yet."""
+        self.loops: dict[SSAValue, range] = {}
+        """What the loops around count through, where that is known."""
 
     def share_last(self) -> None:
         """Leaves of what the last of some blocks does a block's share."""
@@ -242,6 +248,8 @@ class _Walk:
                 self.counts.waits += times
                 self.fetched = False
         self._share(op, before, held)
+        if count is not None:
+            self.loops[op.body.block.args[0]] = range(count)
         return self.visit(op.body.block, times * trips, held, whole)
 
     def _share(self, op: Operation, before: Counts, held: int) -> None:
@@ -274,7 +282,8 @@ class _Walk:
                 type = memref_of(op.source)
                 width = op.elements.value.data * element_bytes(type.element_type)
                 counts.slots += 2 * times
-                counts.sectors += times * sectors(self.lanes_at(op, type, op.subscripts), width)
+                lanes = self.lanes_at(op, type, op.subscripts)
+                counts.sectors += times * self._share_done(op) * sectors(lanes, width)
                 target = memref_of(op.target)
                 lanes = self.lanes_at(op, target, op.target_subscripts)
                 counts.wavefronts += times * wavefronts(lanes, width)
@@ -345,8 +354,27 @@ class _Walk:
         if is_shared(op.ref) or is_of_cluster(op.ref):
             self.counts.wavefronts += times * wavefronts(lanes, width)
             return False
-        self.counts.sectors += times * sectors(lanes, width)
+        self.counts.sectors += times * self._share_done(op) * sectors(lanes, width)
         return isinstance(op, kernel.LoadOp)
+
+    def _share_done(self, op: IndexedOp) -> float:
+        """
+        In what share of the iterations around that its conditions tell apart an access of the first
+        block is done, as its first and its last lane have it.
+        """
+        where = [expanded(condition) for condition in op.where]
+        values = {value for condition in where for value in condition.values()}
+        counters = [value for value in values if value in self.loops]
+        points = prod(len(self.loops[value]) for value in counters)
+        if not points or points > MANY_POINTS:
+            return 1
+        done = 0
+        for lane in (0, self.lanes - 1):
+            others = {value: index_at(value, _in_lane(lane)) for value in values}
+            for point in product(*(self.loops[value] for value in counters)):
+                known = others | dict(zip(counters, point, strict=True))
+                done += all(condition.evaluate(known) >= 0 for condition in where)
+        return done / points / 2
 
     def lanes_at(
         self, op: Operation, type: MemRefType[Attribute], subscripts: tuple[Expr, ...]
