@@ -73,24 +73,44 @@ class Number(int):
     """What takes the place of cuuint32_t and cuuint64_t, which take no other numbers."""
 
 
+FIRST_PARAMETER = 0x210
+"""Where sm_90 has a kernel's first parameter in constant memory, as cubins say
+(EIATTR_PARAM_CBANK): a multiple of 16, not of what a tensor map is aligned to."""
+
+
 @dataclass
 class Kernel:
     host: HostKernel
     opted_in: int = 0
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each parameter."""
+        return [128 if kind.endswith("tensor_map") else 8 for kind in self.host.parameter_types]
+
     def unpack(self, buffer: bytes) -> list[int | bytes] | None:
-        """The parameters at their aligned offsets; None if the buffer has another size."""
+        """
+        The parameters where the kernel reads them, at offsets that align their addresses; None if
+        the buffer has another size.
+        """
         values: list[int | bytes] = []
-        offset = 0
-        for kind in self.host.parameter_types:
-            size = 128 if kind.endswith("tensor_map") else 8
-            offset = (offset + size - 1) // size * size
-            piece = buffer[offset : offset + size]
+        offset = FIRST_PARAMETER
+        for size in self.sizes:
+            offset += -offset % size
+            begin = offset - FIRST_PARAMETER
+            piece = buffer[begin : begin + size]
             offset += size
             if len(piece) != size:
                 return None
             values.append(piece if size == 128 else struct.unpack("<Q", piece)[0])
-        return values if offset == len(buffer) else None
+        return values if offset - FIRST_PARAMETER == len(buffer) else None
+
+    def read(self, parameters: int) -> list[int | bytes]:
+        """The parameters from the addresses of all."""
+        sizes = self.sizes
+        places = (c_void_p * len(sizes)).from_address(parameters)
+        pieces = [ctypes.string_at(p or 0, n) for p, n in zip(places, sizes, strict=True)]
+        return [p if len(p) == 128 else struct.unpack("<Q", p)[0] for p in pieces]
 
 
 @dataclass
@@ -130,9 +150,6 @@ class FakeGpu:
             CUlaunchAttributeID=Names(
                 "CU_LAUNCH_ATTRIBUTE_", "CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION"
             ),
-            CU_LAUNCH_PARAM_END_AS_INT=0,
-            CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT=1,
-            CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT=2,
             CUdevice_attribute=Names("CU_DEVICE_ATTRIBUTE_", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             CUfunction_attribute=Names("CU_FUNC_ATTRIBUTE_", "MAX_DYNAMIC_SHARED_SIZE_BYTES"),
             cuuint32_t=Number,
@@ -224,16 +241,21 @@ class FakeGpu:
         self, function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int,
         stream: int, parameters: int, extra: int,
     ) -> int:  # fmt: skip
-        kernel, entries = self.kernels[function - 1], (c_void_p * 5).from_address(extra)
-        if parameters or (entries[0], entries[2], entries[4]) != (1, 2, None) or (gy, gz) != (1, 1):
+        kernel = self.kernels[function - 1]
+        if bool(parameters) == bool(extra) or (gy, gz) != (1, 1):
             return INVALID_VALUE
         if not gx or shared > max(kernel.opted_in, STATIC_SHARED_LIMIT) or bx * by * bz > 1024:
             return INVALID_VALUE
-        size = c_size_t.from_address(entries[3] or 0).value
-        values = kernel.unpack(ctypes.string_at(entries[1] or 0, size))
+        values = kernel.read(parameters) if parameters else self._buffered(kernel, extra)
         if values is None:
             return OUT_OF_RESOURCES  # what cuda.h says of arguments of the wrong size
         return self._queue(stream, lambda: self._run(kernel, values, gx, bx, shared))
+
+    def _buffered(self, kernel: Kernel, extra: int) -> list[int | bytes] | None:
+        entries = (c_void_p * 5).from_address(extra)
+        assert (entries[0], entries[2], entries[4]) == (1, 2, None)
+        size = c_size_t.from_address(entries[3] or 0).value
+        return kernel.unpack(ctypes.string_at(entries[1] or 0, size))
 
     def _run(self, kernel: Kernel, values: list[int | bytes], *shape: int) -> None:
         try:

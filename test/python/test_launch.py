@@ -146,7 +146,7 @@ def test_pycuda_launches_on_the_default_stream(make: Make):
 def test_a_launch_says_what_it_has_beside_sizes(make: Make, tmp_path: Path):
     gpu, backend = make()
     (tmp_path / "k.cubin").write_text('extern "C" __global__ void k(float* x) {}')
-    shape = LaunchShape("k", 4, 32, 0, 8, cluster=2, overlaps=True)
+    shape = LaunchShape("k", 4, 32, 0, (8,), cluster=2, overlaps=True)
     backend.driver.push()
     backend.driver.load(str(tmp_path / "k.cubin"), shape)(0, bytes(8))
     backend.driver.pop()
@@ -587,9 +587,9 @@ result cuMemsetD8Async(u64 address, unsigned char value, size_t size, void *stre
 }
 result cuStreamSynchronize(void *stream) { return stream == (void *)7 ? 700 : 0; }
 result cuLaunchKernelEx(struct config *config, void *function, void **parameters, void **extra) {
-  if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] || parameters) return 1;
-  memcpy(last, extra[1], *(size_t *)extra[3]);
-  last[4] = *(size_t *)extra[3];
+  if (extra) return 1;
+  memset(last, 0, sizeof last);
+  for (int i = 0; i < (config->count ? 2 : 3); ++i) last[i] = *(u64 *)parameters[i];
   last[5] = (u64)config->stream;
   last[6] = config->grid[0], last[7] = config->grid[1] * config->grid[2];
   last[8] = config->block[0], last[9] = config->block[1] * config->block[2];
@@ -617,8 +617,8 @@ found = {"device": refused(BindingsDriver, 1)}
 driver = BindingsDriver(0)
 found["limit"] = driver.shared_limit()
 driver.push()
-plain = driver.load("k.cubin", LaunchShape("k", 5, 64, 50000, 24))
-shape = LaunchShape("k", 6, 64, 0, 16, cluster=2, overlaps=True)
+plain = driver.load("k.cubin", LaunchShape("k", 5, 64, 50000, (8, 8, 8)))
+shape = LaunchShape("k", 6, 64, 0, (8, 8), cluster=2, overlaps=True)
 clustered = driver.load("k.cubin", shape)
 plain(0x5000, struct.pack("3Q", 11, 12, 13))
 found["plain"] = last()[:12]
@@ -638,11 +638,11 @@ def test_the_driver_gets_what_a_launch_says(tmp_path: Path):
     found = run_with_driver(LAUNCH, LAUNCH_ALL, tmp_path)
     assert found["device"] == ["cuDeviceGet: what it says (CUDA error 101)", 101]
     assert found["limit"] == 232448
-    assert found["plain"] == [11, 12, 13, 0, 24, 0x5000, 5, 1, 64, 1, 50000, 0]
-    arguments, size, config, attributes = (
-        found["clustered"][a:b] for a, b in ((0, 2), (4, 6), (6, 11), (11, 15))
+    assert found["plain"] == [11, 12, 13, 0, 0, 0x5000, 5, 1, 64, 1, 50000, 0]
+    arguments, config, attributes = (
+        found["clustered"][a:b] for a, b in ((0, 2), (5, 11), (11, 15))
     )
-    assert (arguments, size, config) == ([14, 15], [16, 0], [6, 1, 64, 1, 0])
+    assert (arguments, config) == ([14, 15], [0, 6, 1, 64, 1, 0])
     assert attributes == [2, 4, 6, 2 | 1 << 32]  # clusters of 2 x 1, programmatic serialization
     assert found["zero"] == [4096, 0, 100, 3]
     assert found["refused"] == [
@@ -683,7 +683,8 @@ def test_parameters_lie_where_nvcc_has_them(tmp_path: Path, monkeypatch: pytest.
     map = TensorMap(f32, (32, 32), (4, 128), (32, 8), 0, 0)
     arguments = Arguments(3, [(0, map), (1, map)], lambda map, address: bytes([address]) * 128)
     assert offsets == [0, 128, 256, 264, 272]
-    assert end == arguments.size
+    assert arguments.parameters == (128, 128, 8, 8, 8)
+    assert end == sum(arguments.parameters)
     packed = arguments.pack([7, 8, 9])
     assert packed == bytes([7]) * 128 + bytes([8]) * 128 + struct.pack("<3Q", 7, 8, 9)
 

@@ -420,7 +420,7 @@ def test_names_in_one_extent_are_narrowed_together() -> None:
 def test_sizes_follow_addresses_in_the_memory_of_arguments() -> None:
     arguments = Arguments(2, (), lambda map, address: b"", (7, 300))
     assert arguments.pack([1, 2]) == struct.pack("<QQii", 1, 2, 7, 300)
-    assert arguments.size == 24
+    assert arguments.parameters == (8, 8, 4, 4)
 
 
 def test_products_along_a_size_fold_without_guards_and_split_in_turns() -> None:

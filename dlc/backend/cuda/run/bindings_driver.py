@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from dlc.backend.cuda.run.bindings import call, check, load_bindings
@@ -58,22 +59,18 @@ class BindingsDriver:
 
 def _launch(cuda: Any, function: Any, shape: LaunchShape) -> Launch:
     """An extended launch, prepared but for its stream and arguments; it is for one thread."""
-    memory = ctypes.create_string_buffer(shape.argument_bytes)
-    size = ctypes.c_size_t(shape.argument_bytes)
-    extra = (ctypes.c_void_p * 5)(
-        cuda.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, ctypes.addressof(memory),
-        cuda.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT, ctypes.addressof(size),
-        cuda.CU_LAUNCH_PARAM_END_AS_INT,
-    )  # fmt: skip
-    kept = memory, size, extra  # the driver is given addresses only
-    address, config = ctypes.addressof(extra), _config(cuda, shape)
+    memory = ctypes.create_string_buffer(sum(shape.parameters))
+    begins = accumulate(shape.parameters, initial=ctypes.addressof(memory))
+    places = (ctypes.c_void_p * (len(shape.parameters) + 1))(*begins)
+    kept = memory, places  # the driver is given addresses only
+    address, config = ctypes.addressof(places), _config(cuda, shape)
     launch_kernel, success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
     stream_of = lru_cache(16)(cuda.CUstream)
 
     def launch(stream: int, arguments: bytes) -> None:
         kept[0].raw = arguments
         config.hStream = stream_of(stream)
-        (status,) = launch_kernel(config, function, 0, address)
+        (status,) = launch_kernel(config, function, address, 0)
         if status is not success:
             check(cuda, "cuLaunchKernelEx", status)
 

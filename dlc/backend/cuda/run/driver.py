@@ -13,6 +13,8 @@ OUT_OF_MEMORY = 2
 LOAD_FAILURES = (200, 209, 218, 222)
 """Invalid image, no binary for the GPU, invalid PTX, unsupported PTX version."""
 OUT_OF_RESOURCES = 701
+PARAMETER_ALIGNMENT = 16
+"""Bytes that divide the address of a kernel's first parameter, on every chip so far."""
 FATAL = (214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721)
 """After these the process must end: cuda.h says so of each. They may be of an earlier kernel."""
 
@@ -35,12 +37,22 @@ class LaunchShape:
     block: int
     dynamic_bytes: int
     """Dynamic shared memory of a block, in bytes."""
-    argument_bytes: int
+    parameters: tuple[int, ...]
+    """The bytes of each parameter. Together they are given one behind the other."""
     cluster: int = 1
     """Blocks that are started together, on one cluster of multiprocessors; divides the grid."""
     overlaps: bool = False
     """True if it may start before the kernel ahead of it ends, which it waits for by itself
     (programmatic dependent launch, CUDA C++ Programming Guide)."""
+
+    @property
+    def is_packed(self) -> bool:
+        """
+        True if the kernel reads its parameters as they are given. What is aligned to more than the
+        place where a chip has the first one lies behind a gap: on sm_90, a tensor map is 112 bytes
+        behind that place, as a cubin's EIATTR_KPARAM_INFO says, which the driver reads.
+        """
+        return all(size <= PARAMETER_ALIGNMENT for size in self.parameters)
 
 
 Launch: TypeAlias = Callable[[int, bytes], None]

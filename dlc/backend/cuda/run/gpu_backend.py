@@ -52,9 +52,10 @@ class Arguments:
     """Maps, by the addresses that they are of."""
 
     @property
-    def size(self) -> int:
-        tensors = MAP_BYTES * len(self.maps) + POINTER_BYTES * self.count
-        return tensors + SIZE_BYTES * len(self.sizes)
+    def parameters(self) -> tuple[int, ...]:
+        """The bytes of each."""
+        pointers = (POINTER_BYTES,) * self.count
+        return (MAP_BYTES,) * len(self.maps) + pointers + (SIZE_BYTES,) * len(self.sizes)
 
     def pack(self, addresses: Sequence[int]) -> bytes:
         pointers = struct.pack(f"<{self.count}Q{len(self.sizes)}i", *addresses, *self.sizes)
@@ -184,7 +185,7 @@ class CudaBackend:
             func.grid_size,
             func.block_size,
             func.dynamic_shared_bytes,
-            arguments.size,
+            arguments.parameters,
             overlaps=func.overlaps,
         )
         try:

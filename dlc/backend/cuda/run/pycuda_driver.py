@@ -1,7 +1,7 @@
 """
 The CUDA driver through PyCUDA, which loads kernels and launches them on the default stream. It
-cannot launch on a stream that it did not make, and knows no attributes of launches: those are
-cuda-bindings', as all other calls are.
+cannot launch on a stream that it did not make, knows no attributes of launches and gives parameters
+as they lie in memory: what is else is cuda-bindings', as all other calls are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PyCudaDriver(BindingsDriver):
 
     def load(self, cubin: str, shape: LaunchShape) -> Launch:
         elsewhere = super().load(cubin, shape)
-        if shape.cluster > 1 or shape.overlaps:
+        if shape.cluster > 1 or shape.overlaps or not shape.is_packed:
             return elsewhere
         function, error_type = self._function(cubin, shape), self._pycuda.Error
         # What PyCUDA's prepared calls end in. They would pack the arguments once more and set the
