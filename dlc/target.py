@@ -63,6 +63,9 @@ SECTOR_BYTES = 32
 TENSOR_ALIGNMENT = 16
 """Bytes that divide the address and the strides of a tensor of which TMA copies boxes, and a box's
 rows (CUDA driver API, cuTensorMapEncodeTiled)."""
+PARAMETER_ALIGNMENT = 16
+"""Bytes that divide the address of a kernel's first parameter, on every chip so far: sm_90 has it
+at 0x210 (EIATTR_PARAM_CBANK of its cubins)."""
 MBARRIER_BYTES = 8
 """Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 BUFFER_ALIGNMENT = 256

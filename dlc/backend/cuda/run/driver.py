@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from dlc.target import PARAMETER_ALIGNMENT
+
 OUT_OF_MEMORY = 2
 LOAD_FAILURES = (200, 209, 218, 222)
 """Invalid image, no binary for the GPU, invalid PTX, unsupported PTX version."""
 OUT_OF_RESOURCES = 701
-PARAMETER_ALIGNMENT = 16
-"""Bytes that divide the address of a kernel's first parameter, on every chip so far."""
 FATAL = (214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721)
 """After these the process must end: cuda.h says so of each. They may be of an earlier kernel."""
 
