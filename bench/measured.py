@@ -38,6 +38,8 @@ COMPILE_SECONDS, CHECK_SECONDS, TIMED_SECONDS = 120.0, 60.0, 200.0
 TIMING = {"cuda": 0.12, "host": 0.01}
 """Seconds of rounds of a program."""
 PROFILED_CALLS = 5
+LARGE_BYTES = 1 << 30
+"""Of tensors, whose fp64 forms and copies several processes together have no memory for."""
 DLC = "dlc"
 
 
@@ -67,6 +69,7 @@ def _measured(job: Row, announce: Any) -> Row:
     from dlc.frontend.fx import import_program
     from dlc.pipeline import apply_pass
     from dlc.stages import compiler_context
+    from dlc.target import set_target
     from dlc_bench.contender import PEERS, dlc_module
     from dlc_bench.device import find_device
     from dlc_bench.environment import settle_tf32
@@ -94,11 +97,13 @@ def _measured(job: Row, announce: Any) -> Row:
     if job["build_only"]:
         return row
     torch_ir = import_program(function, arguments).module
+    set_target(torch_ir, compiled.target, variant.precision)
     bound = [t.detach() for t in variant.program.bind(arguments, {})]
     subject = program_subject(variant.program, torch_ir, bound)
     announce("harness", "a turn to check", TIMED_SECONDS)
     with open(job["lock"], "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        is_large = subject.rotated_bytes > LARGE_BYTES
+        fcntl.flock(lock, fcntl.LOCK_EX if is_large else fcntl.LOCK_SH)
         found = measure(
             subject,
             [dlc_module(executor, variant.finish), *(PEERS[name]() for name in job["peers"])],

@@ -29,10 +29,16 @@ class Rates:
     """Of memory."""
     cache_bandwidth: float
     cache_bytes: int
+    tensor_flops: float = 0.0
+    """Of tensor cores; 0 where there are none."""
+
+    def operations(self, work: Work) -> float:
+        """Seconds that the operations of work take."""
+        return work.flops / (self.tensor_flops * work.on_tensor_cores or self.flops)
 
     def roofline(self, work: Work) -> float:
         """Seconds of work whose bytes all come from memory or go there."""
-        return max(work.flops / self.flops, work.bytes / self.bandwidth)
+        return max(self.operations(work), work.bytes / self.bandwidth)
 
     def floor(self, work: Work, cold: bool) -> float:
         """
@@ -45,7 +51,7 @@ class Rates:
         if not cold:
             from_memory = max(0.0, work.bytes - self.cache_bytes)
         return max(
-            work.flops / self.flops,
+            self.operations(work),
             from_memory / self.bandwidth,
             work.bytes / self.cache_bandwidth,
         )
@@ -102,6 +108,7 @@ def _gpu_rates(index: int) -> Rates:
         memory or target.memory_bandwidth,
         own.most_l2_bandwidth,
         _attribute(index, "L2_CACHE_SIZE") or target.l2_bytes,
+        own.tensor_flops,
     )
 
 

@@ -15,6 +15,7 @@ from dlc.backend.dtypes import torch_dtype
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import AtenOp
+from dlc.target import precision_of
 
 _PRODUCTS = ("mm", "bmm", "matmul", "mv", "dot", "linear", "addmm", "baddbmm", "addmv")
 _CONVOLUTIONS = (
@@ -38,6 +39,8 @@ class Work:
     flops: float
     read: float
     written: float
+    on_tensor_cores: bool = False
+    """Whether tensor cores may do the operations."""
 
     @property
     def bytes(self) -> float:
@@ -61,10 +64,20 @@ def work_of(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Work:
     made = dict.fromkeys(v for v in results if isinstance(v.owner, AtenOp))
     written = sum(_bytes(v.type) for v in made)
     flops = product_flops(module)
-    if not flops:
-        elements = sum(t.numel() for t in arguments)
-        flops = elements + sum(prod(_shape(v.type)) for v in made)
+    if flops:
+        return Work(float(flops), float(read), float(written), _may_take_tensor_cores(module))
+    pairs = zip(block.args, arguments, strict=True)
+    elements = sum(tensor.numel() for value, tensor in pairs if _is_read_whole(value))
+    flops = elements + sum(prod(_shape(v.type)) for v in made)
     return Work(float(flops), float(read), float(written))
+
+
+def _may_take_tensor_cores(module: ModuleOp) -> bool:
+    """True if factors have 16 bits, or products of f32 may be of tf32."""
+    ops = [op for op in main_of(module).body.block.ops if isinstance(op, AtenOp) and _flops(op)]
+    factors = {_bytes(op.operands[0].type) // max(prod(_shape(op.operands[0].type)), 1)
+               for op in ops}  # fmt: skip
+    return precision_of(module) != "f32" or bool(factors & {1, 2})
 
 
 def product_flops(module: ModuleOp) -> float:
