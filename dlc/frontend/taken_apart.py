@@ -21,6 +21,7 @@ LEFT = frozenset(
         TO_DEVICE,
         TO_DTYPE,
         torch.ops.aten.contiguous.default,
+        torch.ops.aten.flatten.using_ints,
         torch.ops.aten.reshape.default,
     )
 )

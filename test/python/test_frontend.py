@@ -306,11 +306,12 @@ def test_a_graph_that_needs_no_decomposition_is_traced_once(
         raise AssertionError("traced again")
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        return F.silu(x.t().reshape(-1).to(torch.float32)).to("cpu", torch.float16)
+        return F.silu(x.t().reshape(3, 4).flatten().to(torch.float32)).to("cpu", torch.float16)
 
     monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", traced_again)
     program = check_import(function, (torch.randn(3, 4),), {}, DECOMPOSITIONS)
-    assert overloads(program) == ["t.default", "reshape.default", "silu.default", "to.dtype"]
+    views = ["t.default", "reshape.default", "flatten.using_ints"]
+    assert overloads(program) == [*views, "silu.default", "to.dtype"]
     with pytest.raises(ImportFailure, match="traced again"):
         import_program(lambda x: x.add_(1), (torch.randn(3),), whole=DECOMPOSITIONS)
 
@@ -320,6 +321,9 @@ def test_a_graph_that_needs_no_decomposition_is_traced_once(
     [
         (lambda x: x.reshape(-1), True),
         (lambda x: x.t().reshape(-1), False),
+        (lambda x: x.flatten(), True),
+        (lambda x: x[1].flatten(), True),
+        (lambda x: x.t().flatten(), False),
         (lambda x: x.contiguous(), True),
         (lambda x: x.expand(2, 4, 6)[1, ::2, 1:5], True),
         (lambda x: x.to(torch.float64), False),
