@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -88,7 +88,12 @@ def share_folded(op: ReduceOp) -> float:
     The share of a reduce's points at which its conditions hold, each as if it were the only one;
     all of them where the axes have too many points to count.
     """
-    return prod(map(_share, op.yielded.where))
+    return share_held(op.yielded.where)
+
+
+def share_held(conditions: Iterable[Expr]) -> float:
+    """The share of points at which conditions hold, as `share_folded` counts them."""
+    return prod(map(_share, conditions))
 
 
 def _share(condition: Expr) -> float:
@@ -99,11 +104,23 @@ def _share(condition: Expr) -> float:
     extents = [o.hint(a) for o, a in zip(owners, axes, strict=True) if isinstance(o, AxesOp)]
     if len(extents) < len(axes) or not 0 < prod(extents) <= MAX_COUNTED:
         return 1.0
-    held = 0
-    for point in product(*map(range, extents)):
-        at: dict[SSAValue, int] = dict(zip(axes, point, strict=True))
-        held += condition.substitute(at.get).constant >= 0
+    held = sum(value >= 0 for value in _values_at(condition, axes, extents))
     return held / prod(extents)
+
+
+def _values_at(
+    condition: Expr, axes: Sequence[BlockArgument], extents: Sequence[int]
+) -> Iterable[int]:
+    """What an expression of axes is at each of their points."""
+    steps = [condition.coefficient(axis) for axis in axes]
+    if None in steps:
+        points = product(*map(range, extents))
+        return (condition.evaluate(dict(zip(axes, point, strict=True))) for point in points)
+    values = [condition.constant]
+    for step, extent in zip(steps, extents, strict=True):
+        places = [(step or 0) * n for n in range(extent)]
+        values = [value + place for value in values for place in places]
+    return values
 
 
 def longest_reduction(module: ModuleOp) -> int:

@@ -214,22 +214,26 @@ class _Fusion:
         """
         The merge of `producer` into each of its consumers, which take the place of `old`, or why it
         is not done: then there are fewer. One that does not pay ends where that is known, unless it
-        `must` be done: no kernel takes less than a launch.
+        `must` be done: no kernel takes less than a launch, or than what it must repeat.
         """
         apart = sum(self.merges.facts(k).seconds for k in old)
         must_pay = not must and not self.merges.facts(producer).copies
+        least = [self.target.launch_seconds for _ in consumers]
+        for number, consumer in enumerate(consumers if must_pay else ()):
+            least[number] = self.merges.least_seconds(producer, consumer)
+            if sum(least) >= apart:
+                return _Trial(producer, tuple(consumers), sum(least), apart, is_bound=True), []
         merged: list[Merged] = []
         seconds = 0.0
-        for rest, consumer in zip(reversed(range(len(consumers))), consumers, strict=True):
+        for number, consumer in enumerate(consumers, 1):
             if (found := self.merges.merge(producer, consumer)) is None:
                 return "it scans, and what reads it does not follow it point by point", []
             facts = self.merges.facts_of(found)
             if facts.size > MAX_OPS:
                 return f"merged, a kernel would have {facts.size} operations", []
             seconds += facts.seconds
-            least = seconds + rest * self.target.launch_seconds
-            if must_pay and least >= apart:
-                return _Trial(producer, tuple(consumers), least, apart, rest > 0), []
+            if must_pay and (known := seconds + sum(rest := least[number:])) >= apart:
+                return _Trial(producer, tuple(consumers), known, apart, bool(rest)), []
             merged.append(found)
         return _Trial(producer, tuple(consumers), seconds, apart), merged
 

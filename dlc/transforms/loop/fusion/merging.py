@@ -34,6 +34,7 @@ from dlc.transforms.loop.fusion.keeping import storing
 from dlc.transforms.loop.fusion.moments import MONOID as MOMENTS
 from dlc.transforms.loop.fusion.moments import has_moments, join_moments
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
+from dlc.transforms.loop.fusion.repetition import least_folds
 from dlc.transforms.loop.fusion.splitting import split_reader
 
 MAX_OPS = 400
@@ -94,6 +95,7 @@ class Merges:
     _forms: dict[KernelOp, int] = field(default_factory=dict)
     _facts: dict[int, Facts] = field(default_factory=dict)
     _merged: dict[Hashable, Merged | None] = field(default_factory=dict)
+    _least: dict[Hashable, float] = field(default_factory=dict)
     _unfilled: dict[KernelOp, Region] = field(default_factory=dict)
     """The program of each kernel that has none yet, as it may be merged before any is needed."""
 
@@ -159,9 +161,7 @@ class Merges:
         not follow it point by point, or where it does not read each element at a point of its own.
         """
         values = _values(producer, consumer)
-        firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
-        wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)
-        key = (self.form(producer), self.form(consumer), wiring, stores)
+        key = (*self._pair(producer, consumer), stores)
         if key not in self._merged:
             kernel = self._inlined(producer, consumer, stores=stores)
             if kernel is None:
@@ -177,6 +177,25 @@ class Merges:
             del self._forms[kernel]
             kernel.erase()
         return self._merged[key]
+
+    def _pair(self, producer: KernelOp, consumer: KernelOp) -> tuple[Hashable, ...]:
+        """A key that is equal for two pairs of kernels that are merged alike."""
+        firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
+        wiring = (firsts.setdefault(v, len(firsts)) for v in _values(producer, consumer))
+        return self.form(producer), self.form(consumer), tuple(wiring)
+
+    def least_seconds(self, producer: KernelOp, consumer: KernelOp) -> float:
+        """Less than what `merge` of the two takes by the estimate: known before it is built."""
+        facts = self.facts(producer), self.facts(consumer)
+        if not all(f.reduces for f in facts):
+            return self.target.launch_seconds
+        key = self._pair(producer, consumer)
+        if key not in self._least:
+            self.fill(producer)
+            self.fill(consumer)
+            flops = least_folds(producer, consumer)
+            self._least[key] = self.target.launch_seconds + flops / self.target.flops
+        return self._least[key]
 
     def _inlined(self, producer: KernelOp, consumer: KernelOp, *, stores: bool) -> KernelOp | None:
         """
