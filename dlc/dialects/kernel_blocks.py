@@ -29,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At
 from dlc.dialects.kernel_func import FuncOp
+from dlc.dialects.kernel_parts import PartOp
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS, WARP
 
@@ -161,7 +162,8 @@ def _of_the_block(value: SSAValue) -> bool:
     assert isinstance(owner, Operation)
     if isinstance(owner, arith.ConstantOp) or owner.name == "kernel.block_id":
         return True
-    return isinstance(owner, IndexedOp) and all(map(_of_the_block, owner.operands))
+    made = isinstance(owner, IndexedOp | PartOp)
+    return made and all(map(_of_the_block, owner.operands))
 
 
 def last_blocks_of(func: Operation) -> tuple[LastBlockOp, ...]:

@@ -18,6 +18,7 @@ import dlc
 from dlc.backend.executor import Executor, get_backend
 from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
+from dlc.simulator.checker import check_module
 from dlc.stages import Stages, compiler_context
 from dlc.target import set_target
 from dlc.transforms.tensor.specialize import specialize
@@ -159,3 +160,19 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(name: str) -> None:
     multiples = name == "gram"  # whose rows are as long as a size: its multiples have their own
     assert len({func.source for func in funcs}) == len(program.kernels) * (1 + multiples)
     assert {verdict.answer for verdict in program.check()} == {"clean"}
+
+
+@pytest.mark.parametrize("block", ["1,16,16 thread=1,4,4", "2,8,16 thread=2,4,4"])
+def test_blocks_of_two_sizes_are_counted_in_as_many_dimensions(block: str) -> None:
+    """The last of those that share a product's points goes on."""
+    steps = "chunk-matmul-k{bk=8 vector=4},split-matmul-k{splits=3 combine=last}"
+    schedule = f"tileify,{steps},blockify-launch{{block={block}}}"
+    kernels = Stages(module_of("linear"), {"linear_gelu": schedule}).module("kernel")
+    assert "kernel.last_block %arrived[%rest, %bi * 3 + %bj] of 3" in text_of(kernels)
+    for b, s in SIZES:
+        executor = Executor(kernels, get_backend("host"), bindings("linear", b, s))
+        for _ in range(2):  # zeroed before each launch
+            check("linear", b, s, executor)
+    bound = kernels.clone()
+    specialize(bound, {"b": 3, "s": 37})
+    assert {verdict.answer for verdict in check_module(bound)} == {"clean"}

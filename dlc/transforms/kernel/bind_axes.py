@@ -358,7 +358,8 @@ class _Binding:
         number, count = self._dealt
         self._fold.set_groups(self._launch, count)
         op.substitute(self._values.get)
-        op.set_index([group * count + number for group in op.subscripts], [])
+        *others, group = op.subscripts
+        op.set_index([*others, group * count + number], [])
 
     def _nest_all(self, serial: list[BlockArgument]) -> None:
         """Moves what mentions serial axes into loops, of what all blocks do and the last one."""

@@ -5,7 +5,7 @@ blocks of a cluster see `cluster_folds`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -44,11 +44,23 @@ class BlockFold:
 
     def set_groups(self, launch: tile.LaunchOp, dealt: int) -> None:
         """Gives each group of blocks an element to count in, where `dealt` more share an axis."""
-        others = [a for a in launch.axes_of(BLOCK) if a not in self.axes]
-        groups = prod(map(launch.extent, others)) * dealt
-        groups = groups if several(groups) else 1
+        *sizes, rest = _group_axes(launch, self.axes)
+        groups = prod(map(launch.extent, rest)) * dealt
+        shape = [*(launch.extent(axis) for axes in sizes for axis in axes)]
+        shape.append(groups if several(groups) else 1)
         assert self.counter is not None
-        Rewriter.replace_value_with_new_type(self.counter, memref_type(i32, (groups,)))
+        Rewriter.replace_value_with_new_type(self.counter, memref_type(i32, tuple(shape)))
+
+
+def _group_axes(launch: tile.LaunchOp, folded: Collection[SSAValue]) -> list[list[BlockArgument]]:
+    """
+    The block axes that tell groups of blocks apart that share a fold, for each dimension of their
+    counter those that it numbers: at most one that is as long as a size, so that none is a factor
+    of another.
+    """
+    others = sizes_first(launch, [a for a in launch.axes_of(BLOCK) if a not in folded])
+    apart = max(sum(map(launch.is_size, others)) - 1, 0)
+    return [*([axis] for axis in others[:apart]), others[apart:]]
 
 
 def lower_last_fold(source: tile.KernelOp, fold: tile.CombineOp, along: Variance) -> BlockFold:
@@ -65,9 +77,9 @@ def lower_last_fold(source: tile.KernelOp, fold: tile.CombineOp, along: Variance
         tile.StoreOp(p.value, ref, list(map(Expr.of, p.axes)))
         for p, ref in zip(points, parts, strict=True)
     ]
-    others = sizes_first(launch, [a for a in launch.axes_of(BLOCK) if a not in fold.axes])
+    group = [running_number(launch, axes) for axes in _group_axes(launch, fold.axes)]
     count = prod(launch.extent(axis) for axis in points[0].across)
-    last = kernel.LastBlockOp(counter, [running_number(launch, others)], count)
+    last = kernel.LastBlockOp(counter, group, count)
 
     def loads(across: Sequence[BlockArgument], number: Expr) -> list[tile.LoadOp]:
         at = dict(zip(points[0].across, [*map(Expr.of, across), number], strict=True))
