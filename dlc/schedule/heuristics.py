@@ -176,6 +176,8 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
     slabs = best.computed_bytes
     for op in tiled.chunked:
         slabs += tiled.slab_points(op, block, best.points) * element_bytes(op.result.type)
+    beside = best.shared_held - best.slab_bytes - best.computed_bytes  # slots and parts
+    slabs = min(slabs, target.shared_per_block - beside)
     steps = ["tileify"]
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
