@@ -24,6 +24,7 @@ from dlc.schedule.cascade_tiles import CascadeCandidate, cascade_steps
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.endings import IN_FLIGHT, Ending
 from dlc.schedule.estimate import fastest_form
+from dlc.schedule.likely_sizes import problems_around, steadiest
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
 from dlc.schedule.rows import (
@@ -36,7 +37,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import candidates, not_multiplied, ranked, rings
+from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
@@ -58,9 +59,9 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
-    along_size = _along_size(kernel)
+    along_size, around = _along_size(kernel), problems_around(kernel)
     with fastest_form(kernel, target) as form:
-        choice = _choose(form.kernel, target, along_size)
+        choice = _choose(form.kernel, target, along_size, [] if form.once else around)
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
@@ -82,7 +83,9 @@ def _repeating(schedule: str) -> str:
     return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
-def _choose(kernel: loop.KernelOp, target: Target, along_size: bool) -> Choice:
+def _choose(
+    kernel: loop.KernelOp, target: Target, along_size: bool, around: Sequence[Problem]
+) -> Choice:
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = row_sweeps(ops)
@@ -94,7 +97,7 @@ def _choose(kernel: loop.KernelOp, target: Target, along_size: bool) -> Choice:
         lost = tuple(str(other) for other in fitting[1:])
         return Choice(_cascade(cascade, fitting[0], along_size), str(fitting[0]), lost)
     if tiled := tiled_contraction(kernel):
-        return _contraction(tiled, target, along_size)
+        return _contraction(tiled, target, along_size, around)
     if plan := window_plan(kernel, target):
         return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
     if flat and reduces:
@@ -138,13 +141,19 @@ def _cascade(cascade: TiledCascade, best: CascadeCandidate, along_size: bool) ->
     return cascade_steps(cascade, best, split)
 
 
-def _contraction(tiled: Tiled, target: Target, along_size: bool) -> Choice:
-    """Tiles the longest row and the longest column axis with the fastest of all candidates."""
+def _contraction(
+    tiled: Tiled, target: Target, along_size: bool, around: Sequence[Problem]
+) -> Choice:
+    """
+    Tiles the longest row and the longest column axis with the fastest of all candidates, or that of
+    those about as fast that is the fastest at other sizes, too.
+    """
     fitting = candidates(tiled.problem, target)
     if not fitting:
         extents = [tiled.outer.hint(a) for a in tiled.outer.axes]
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
-    best, lost = fitting[0], [str(other) for other in fitting[1:]]
+    best = steadiest(alike(tiled.problem, target), around) if around else fitting[0]
+    lost = [str(other) for other in fitting if other != best]
     if best.rings and target.has("tma") and not isinstance(best, WarpgroupCandidate):
         lost.append(_without_tma(best))
     if refused := not_multiplied(tiled.problem, target):

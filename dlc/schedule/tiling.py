@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import chain, islice, product
+from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
 from dlc.schedule.candidate import MANY, Candidate
@@ -81,6 +81,14 @@ def best_candidate(problem: Problem, target: Target) -> Candidate | None:
     return next(_ranked(problem, target), None)
 
 
+def alike(problem: Problem, target: Target) -> list[Candidate]:
+    """The candidates that the estimate cannot tell from the fastest, the best first."""
+    rising = _ranked(problem, target)
+    found = list(islice(rising, 1))
+    found += takewhile(lambda c: c.seconds <= TOLERANCE * found[0].seconds, rising)
+    return found
+
+
 def ranked(problem: Problem, target: Target, most: int) -> list[Candidate]:
     """So many of the candidates that fit, the best first."""
     return list(islice(_ranked(problem, target), most))
@@ -126,24 +134,26 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
     that are `made` alone, if so. What a bound says is not next is not looked at yet: neither the
     numbers of parts of a tile, nor the depths of one of them.
     """
-    heap: list[tuple[float, tuple[float, ...], int, int, Candidate]] = [
-        (tile.least_seconds_of_all, (), number, 0, tile)
+    order = count()  # of what nothing else tells apart
+    heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = [
+        (tile.least_seconds_of_all, (), number, 0, next(order), tile)
         for number, tile in enumerate((made or _tiles)(problem, target))
     ]
     heapify(heap)
     while heap:
-        _, estimated, number, splits, c = heappop(heap)
+        _, estimated, number, splits, _, c = heappop(heap)
         if estimated:
             yield c
         elif splits == 0:
             for parts in splits_of(c):
-                heappush(heap, (c.least_seconds(parts), (), number, parts, c))
+                heappush(heap, (c.least_seconds(parts), (), number, parts, next(order), c))
         else:
             depths = c.depths if c.rings and c.chunks > splits else (2,)
             for depth, ending in product(depths, endings(splits, target)):
                 new = c.with_ring(depth, splits, ending=ending)
                 if new.seconds < inf:
-                    heappush(heap, (new.seconds, new.ties, number, splits, new))
+                    place = new.seconds, new.ties, number, splits
+                    heappush(heap, (*place, next(order), new))
 
 
 def splits_of(tile: Candidate) -> Iterator[int]:

@@ -320,3 +320,8 @@ def test_what_windows_share_is_read_once() -> None:
     assert tiled is not None
     read = tiled.problem.compulsory_bytes / 4 - 64 * 16 * 28
     assert 64 * 30 + 16 * 3 <= read < 64 * 30 + 16 * 3 + 3
+
+
+def test_candidates_that_take_the_same_time_keep_their_order() -> None:
+    """Two endings of one tile may."""
+    assert len(candidates(Problem(1, 333, 768, 512), H100)) == SHAPES

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from math import isclose, prod
 from typing import Any
 
 import pytest
@@ -16,11 +18,18 @@ from xdsl.parser import Parser
 
 import dlc
 from dlc.backend.executor import Executor, get_backend
+from dlc.dialects import loop
+from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.size_binding import at_hints
 from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
+from dlc.schedule.candidate import Candidate
+from dlc.schedule.contraction_tiles import tiled_contraction
+from dlc.schedule.likely_sizes import problems_around, steadiest
+from dlc.schedule.tiling import TOLERANCE, alike
 from dlc.simulator.checker import check_module
 from dlc.stages import Stages, compiler_context
-from dlc.target import set_target
+from dlc.target import get_target, set_target
 from dlc.transforms.tensor.specialize import specialize
 
 B, S = Dim("b", max=64), Dim("s", max=4096)
@@ -176,3 +185,27 @@ def test_blocks_of_two_sizes_are_counted_in_as_many_dimensions(block: str) -> No
     bound = kernels.clone()
     specialize(bound, {"b": 3, "s": 37})
     assert {verdict.answer for verdict in check_module(bound)} == {"clean"}
+
+
+def test_schedules_are_those_that_are_fast_around_the_likely_sizes_too() -> None:
+    """Of those that are about as fast at these."""
+    f, args = torch.matmul, (torch.randn(256, 512), torch.randn(512, 768))
+    module, target = sized(f, args, ({0: S}, None)).module.clone(), get_target("sm_90")
+    set_target(module, "sm_90", "f32")
+    (kernel,) = kernels_in(Stages(module).module("loop"), loop.KernelOp)
+    around = problems_around(kernel)
+    assert [problem.rows for problem in around] == [128, 512]
+    with at_hints(kernel) as bound:
+        tiled = tiled_contraction(bound)
+        assert tiled is not None
+        problem = tiled.problem
+        assert problems_around(bound) == []
+    found = alike(problem, target)
+    best = steadiest(found, around)
+    assert best.seconds <= TOLERANCE * found[0].seconds
+
+    def seconds(candidate: Candidate) -> float:
+        return prod(replace(candidate, problem=p).seconds for p in (problem, *around))
+
+    assert isclose(seconds(best), min(map(seconds, found)))
+    assert f"block={best.block[0]},{best.block[1]} " in str(kernel.schedule)

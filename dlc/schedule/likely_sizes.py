@@ -1,0 +1,64 @@
+"""Which of the schedules that are about as fast at the likely sizes is the fastest around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+from dlc.dialects import loop
+from dlc.dialects.size_binding import bound_kernel
+from dlc.dialects.size_index import SizeIndexOp
+from dlc.schedule.candidate import Candidate
+from dlc.schedule.contraction_tiles import Tiled, tiled_contraction
+from dlc.schedule.problem import Problem
+
+AROUND = (0.5, 2.0)
+"""What likely sizes are multiplied with, one after the other, for others around them."""
+
+
+def problems_around(kernel: loop.KernelOp) -> list[Problem]:
+    """
+    A contraction at sizes around those that are likely; none of a kernel without sizes, nor where
+    other axes are its rows and columns.
+    """
+    likely = None
+    found: list[Problem] = []
+    for values in _around(kernel):
+        bound = bound_kernel(kernel, values)
+        tiled = tiled_contraction(bound)
+        if tiled is not None:
+            likely = likely or _axes(tiled)
+            if _axes(tiled) == likely:
+                found.append(tiled.problem)
+        bound.erase()
+    return found[1:]
+
+
+def _around(kernel: loop.KernelOp) -> Iterator[dict[str, int]]:
+    """The likely sizes, and others of which one size is another."""
+    symbols = [op.symbol for op in kernel.body.block.ops if isinstance(op, SizeIndexOp)]
+    likely = {symbol.name: symbol.likely for symbol in symbols}
+    if not symbols:
+        return
+    yield likely
+    for symbol in symbols:
+        least, most = symbol.bounds
+        for factor in AROUND:
+            n = round(symbol.likely * factor)
+            if least <= n <= most and n != symbol.likely:
+                yield likely | {symbol.name: n}
+
+
+def _axes(tiled: Tiled) -> tuple[int | None, ...]:
+    return tuple(None if a is None else a.index for a in (tiled.row, tiled.column))
+
+
+def steadiest(found: Sequence[Candidate], around: Sequence[Problem]) -> Candidate:
+    """The candidate that is the fastest on average where the problem is its own or another."""
+
+    def seconds(candidate: Candidate) -> float:
+        others = (replace(candidate, problem=problem).seconds for problem in around)
+        return prod(others, start=candidate.seconds)
+
+    return min(found, key=seconds) if around else found[0]
