@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from dlc.frontend.caught import own_streams
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import place_at, place_in
 from dlc.frontend.quiet_traces import SHOWS, shows
@@ -88,7 +89,7 @@ def capture_text(
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, SHOWS: shows, **names}
     lifter = Lifter(filename, tree, scope, RandomTensors(), ScriptSizes(filename, tree, sizes))
     statements = Statements(lifter)
-    with _arguments(argv):
+    with _arguments(argv), own_streams():
         statements.lift(tree.body)
     if statements.result is None:
         last = tree.body[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping
 from inspect import getattr_static
 from types import FunctionType, MethodType, ModuleType
@@ -49,6 +50,14 @@ def attribute_of_tables(module: Any, name: str) -> Any:
     """What a module of PyTorch has of a name in its tables."""
     tables = (vars(module).get(t, {}) for t in ("_parameters", "_buffers", "_modules"))
     return next((table[name] for table in tables if name in table), MISSING)
+
+
+def ends_script(function: ast.expr, scope: Mapping[str, Any]) -> bool:
+    """True for what ends a script where it is called."""
+    match function:
+        case ast.Name(id="exit" | "quit" as name):
+            return name not in scope
+    return value_of(function, scope) is sys.exit
 
 
 def is_users(kind: type) -> bool:

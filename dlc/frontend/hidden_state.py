@@ -12,14 +12,14 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache, partial
-from io import IOBase
+from io import BytesIO, IOBase, StringIO
 from types import (
     FrameType,
-    FunctionType,
     GeneratorType,
     GetSetDescriptorType,
     MemberDescriptorType,
     ModuleType,
+    WrapperDescriptorType,
 )
 from typing import Any, NamedTuple
 
@@ -58,6 +58,9 @@ def kept(value: Any) -> Kept | None:
             return Kept(lambda: (value.shape, value.dtype, value.tobytes()), undo)
         case bytearray() | array():
             return Kept(lambda: bytes(value), partial(value.__setitem__, slice(None), value[:]))
+        case StringIO() | BytesIO() if not value.closed:
+            undo = partial(_write_again, value, value.getvalue(), value.tell())
+            return Kept(partial(_written, value), undo)
         case random.Random() if not isinstance(value, random.SystemRandom):
             return Kept(value.getstate, partial(value.setstate, value.getstate()))
         case np.random.RandomState():
@@ -72,6 +75,18 @@ def kept(value: Any) -> Kept | None:
             return Kept(partial(numbers_of, value.get_state), undo)
         case _:
             return None
+
+
+def _written(stream: StringIO | BytesIO) -> tuple[str | bytes, int] | None:
+    """What is in a stream and where it stands; None for one that is closed."""
+    return None if stream.closed else (stream.getvalue(), stream.tell())
+
+
+def _write_again(stream: Any, text: str | bytes, at: int) -> None:
+    stream.seek(0)
+    stream.truncate()
+    stream.write(text)
+    stream.seek(at)
 
 
 def numbers_of(get_state: Callable[[], torch.Tensor]) -> bytes:
@@ -122,12 +137,19 @@ def is_iterator(value: Any) -> bool:
     True for an iterator whose place no attribute says: one of Python's own or of an extension, or
     a stream that is read.
     """
-    if not isinstance(value, Iterator) or isinstance(type(value).__next__, FunctionType):
+    if not isinstance(value, Iterator) or not _goes_on_by_itself(type(value)):
         return False
     try:
         return not isinstance(value, IOBase) or value.readable()
     except ValueError:  # closed
         return False
+
+
+@cache
+def _goes_on_by_itself(kind: type) -> bool:
+    """True for a class of iterators that goes on by no code of Python's."""
+    found = next(vars(k)["__next__"] for k in kind.__mro__ if "__next__" in vars(k))
+    return isinstance(found, WrapperDescriptorType)
 
 
 def made_of(iterator: Any) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ import dis
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
-from types import BuiltinMethodType, FunctionType, MethodType
+from operator import attrgetter, methodcaller
+from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import Any
 
 import torch
@@ -27,7 +28,9 @@ from dlc.frontend.variables import CHANGING, changed_at
 STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
 LOOKS = NUMBERS | {"print", "type", "id", "isinstance"}
 """Functions that go over nothing that they are given."""
-FUNCTIONS = (FunctionType, MethodType, BuiltinMethodType, partial)
+BUILTINS = (BuiltinMethodType, MethodWrapperType)
+OPERATORS = (methodcaller, attrgetter)
+FUNCTIONS = (FunctionType, MethodType, partial, *BUILTINS, *OPERATORS)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 CHOICES = (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)
 
@@ -145,6 +148,8 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
     """The same of a call, by what is called and what it is given."""
     if changed_at(call) is not None or calls.may_change(call):
         return True
+    if not isinstance(call.func, ast.Name | ast.Attribute) and _gives_acting(call.func, calls):
+        return True
     lifter, effects = calls.lifter, calls.effects
     scope, is_own = lifter.scope, lifter.objects.is_own
     if isinstance(call.func, ast.Attribute) and call.func.attr in effects.changing:
@@ -172,7 +177,19 @@ def _call_acts(call: ast.Call, calls: ScriptCalls) -> bool:
     return any(_function_acts(v, calls) for v in lifter.functions.reached(_wrapped(called)))
 
 
-def _last_name(node: ast.expr) -> str:
+def _gives_acting(node: ast.expr, calls: ScriptCalls) -> bool:
+    """True if an expression may give a function that changes something: `(l.append or f)`."""
+    named = (_last_name(n) or getattr(n, "value", None) for n in ast.walk(node))
+    if any(isinstance(name, str) and _changes_by_name(name, calls) for name in named):
+        return True
+    return _passes(node, calls) or any(True for _ in acting(node, calls))
+
+
+def _changes_by_name(name: str, calls: ScriptCalls) -> bool:
+    return name in CHANGING or name in calls.effects.changing
+
+
+def _last_name(node: ast.AST) -> str:
     """`append` of `l.append`; nothing for what is no such name."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
@@ -181,6 +198,8 @@ def _wrapped(called: Any) -> list[Any]:
     """A function, and what a `partial` calls and gives it."""
     if isinstance(called, partial):
         return [called, *_wrapped(called.func), *called.args, *called.keywords.values()]
+    if isinstance(called, MethodWrapperType) and called.__name__ == "__call__":
+        return _wrapped(called.__self__)
     return [called]
 
 
@@ -188,7 +207,10 @@ def _function_acts(value: Any, calls: ScriptCalls) -> bool:
     """True if a function of the script, or what one reads, goes on or changes."""
     if calls.lifter.objects.is_own(value):
         return True
-    if isinstance(value, BuiltinMethodType) and value.__name__ in CHANGING:
+    if isinstance(value, OPERATORS):
+        _, names, *_ = value.__reduce__()
+        return any(isinstance(n, str) and _changes_by_name(n, calls) for n in names)
+    if isinstance(value, BUILTINS) and value.__name__ in CHANGING:
         return isinstance(value.__self__, CONTAINERS)
     function = value.__func__ if isinstance(value, MethodType) else value
     if not isinstance(function, FunctionType):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dlc.diagnostics import with_hint
+from dlc.frontend.caught import set_streams
 from dlc.frontend.dotted import value_of
 from dlc.frontend.hidden_state import places_of
 from dlc.frontend.mementos import Memento
@@ -38,8 +39,6 @@ OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
-
-
 GIVEN = (
     "what this gives is changed in place when it is called again, and is not what it was then; "
     "return a copy"
@@ -72,7 +71,7 @@ class Lifter(ProgramValues):
 
     def memento(self, values: Iterable[Any]) -> Memento:
         """What is in some values, and in the process, now."""
-        held = self.process.held(self.scope).values()
+        held = (*self.process.held(self.scope).values(), *set_streams())
         return Memento((*values, *held), self.process.states(self.scope).values())
 
     def places_of(self, values: Iterable[Any]) -> list[Callable[[], Hashable]]:
@@ -205,6 +204,7 @@ class Lifter(ProgramValues):
 
         state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
         before = self._before_call(parts) if isinstance(node, ast.Call) else None
+        told = Memento(streams, ()) if (streams := set_streams()) else None
         part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
@@ -216,6 +216,8 @@ class Lifter(ProgramValues):
         if not stands and self.gives_any(part.value, reached):
             raise ImportFailure(GIVEN, place_at(self.filename, node))
         if isinstance(node, ast.Call) and self.random.computed(part.value) and stands:
+            if told is not None:
+                told.restore()
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
                 del self.runs.read_at[reads:]
                 return Part(again)

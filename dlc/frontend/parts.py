@@ -189,6 +189,14 @@ def attribute(owner: str, name: str) -> ast.Attribute:
     return ast.Attribute(load(owner), name, ast.Load())
 
 
+def with_one_item(node: ast.With) -> ast.With:
+    """`with a: with b: ...` of `with a, b: ...`."""
+    if len(node.items) == 1:
+        return node
+    inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
+    return ast.copy_location(ast.With(node.items[:1], [inner]), node)
+
+
 def calls_of_context(node: ast.With, name: str) -> tuple[ast.stmt, ast.stmt]:
     """What Python calls where `with name as v: ...` begins, and where it ends."""
     enter = ast.Call(attribute(name, "__enter__"), [], [])

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from dlc.frontend.caught import is_caught, is_logged, own_streams
+from dlc.frontend.parts import place_in
+from dlc.frontend.source import ImportFailure, Place
 
 SHOWS = "_shows"
 """The name by which a script's text asks whether it prints."""
+LOGGED = (
+    "what the program logs is kept here by a handler or a filter of the script, which its kernels "
+    "do not call; log it before the program, or keep the values themselves"
+)
 
 _traced = [0]
 
@@ -16,11 +27,27 @@ def nothing_shown() -> Iterator[None]:
     """A program that runs within is traced: it has no numbers to show."""
     _traced[0] += 1
     try:
-        yield
+        with own_streams():
+            yield
     finally:
         _traced[0] -= 1
 
 
-def shows() -> bool:
-    """True where a script's text prints."""
-    return _traced[0] == 0
+def shows(called: Any = None, kept_by: Collection[str] = ()) -> bool:
+    """
+    True where a script's text calls what shows something: always, but in a program that is traced
+    only where it is caught (`dlc.frontend.caught`). ImportFailure where a logger's handler does.
+    """
+    if _traced[0] == 0:
+        return True
+    if not kept_by or not is_caught(called, kept_by):
+        return False
+    if is_logged(called):
+        raise ImportFailure(LOGGED, _place_of(sys._getframe(1)))
+    return True
+
+
+def _place_of(frame: FrameType) -> Place:
+    """Where code runs that has such a frame."""
+    positions = [*frame.f_code.co_positions()][frame.f_lasti // 2]
+    return place_in(frame.f_code.co_filename, frame.f_lineno, (positions[2] or 0) + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from dlc.frontend.parts import errors_in, place_at
@@ -25,7 +25,7 @@ class ScriptRuns:
 
     def __init__(self, filename: str, random: RandomTensors) -> None:
         self.filename, self.random = filename, random
-        self._out = sys.stdout
+        self._out, self._err = sys.stdout, sys.stderr
         self.computed_at: list[tuple[int, Node]] = []
         """
         The pieces that have computed something of random tensors, and how many tensors had been
@@ -40,15 +40,22 @@ class ScriptRuns:
     def noting(self, node: Node) -> Iterator[None]:
         """Notes that `node` runs, if it computes something of random tensors or reads them."""
         count, reads = self.random.count, self.random.reads
-        out = (
-            sys.stderr if sys.stdout is self._out else sys.stdout
-        )  # to which a script redirects it
-        with errors_in(self.filename), redirect_stdout(out), self.random:
+        with errors_in(self.filename), self._told(), self.random:
             yield
         if self.random.count > count:
             self.computed_at.append((self.random.count, node))
         if self.random.reads > reads:
             self.read_at.append(node)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What is printed within is no result: it is told beside, unless the script catches it."""
+        sys.stdout = self._err if sys.stdout is self._out else sys.stdout
+        try:
+            yield
+        finally:
+            put_back = any(sys.stdout is stream for stream in (self._err, sys.__stdout__))
+            sys.stdout = self._out if put_back else sys.stdout
 
     def notes(self, inputs: Mapping[str, Any]) -> Iterator[str]:
         """What is to be said of a program, of such inputs, that is not all its text computes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import logging
 import pickle
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dlc.frontend.caught import READ, WARNED, catches, is_caught, is_logged
 from dlc.frontend.dotted import value_of
 from dlc.frontend.left_out import acting_if_shown
 from dlc.frontend.lift import Lifter
@@ -24,12 +26,14 @@ from dlc.frontend.parts import names_in, place_at
 from dlc.frontend.printed import described, looks
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_variables import ProgramVariables
+from dlc.frontend.quiet_traces import LOGGED
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.script_now import RunsNow
 from dlc.frontend.source import ImportFailure
 
-SHOWING = (print, pprint.pprint, warnings.warn)
+PRINT = print
+SHOWING = (PRINT, pprint.pprint, warnings.warn)
 SAVING = (
     torch.save, np.save, np.savez, np.savez_compressed, np.savetxt, json.dump, pickle.dump
 )  # fmt: skip
@@ -52,6 +56,11 @@ READ_AGAIN = (
     "do; use the tensors themselves"
 )
 
+CAUGHT = (
+    "what the program prints goes to what the script has put in place of its streams here, which "
+    "its kernels do not fill; have it redirected by a 'with contextlib.redirect_stdout(...)'"
+)
+
 
 class Outputs:
     """Tells them, and what of them is the program's result."""
@@ -71,7 +80,8 @@ class Outputs:
         """What such a call is given; None for another expression."""
         match value:
             case ast.Call(func=ast.Name(id="print"), args=args):
-                if self.lifter.scope.get("print", print) is not print or self._is_kept(value):
+                called = self.lifter.scope.get("print", builtins.print)
+                if called is not PRINT or self._is_kept(value):
                     return None
             case ast.Call(args=args) if not _shows(called := self._called(value)):
                 if not _saves(called):
@@ -96,19 +106,23 @@ class Outputs:
                 return not isinstance(stream, IOBase) or self._is_read(shown)
         return False
 
-    def _is_read(self, value: ast.expr) -> bool:
+    def _is_read(self, value: ast.expr | ast.stmt, reads: Sequence[int] | None = None) -> bool:
         """True if what is saved may be read again: behind it, or by what may run again."""
-        last = value.end_lineno or value.lineno
-        return any(line > last for line in self._reads) or (
-            bool(self._reads) and any(begin <= value.lineno <= end for begin, end in self._again)
+        reads = self._reads if reads is None else reads
+        return any(line > (value.end_lineno or value.lineno) for line in reads) or (
+            bool(reads) and any(begin <= value.lineno <= end for begin, end in self._again)
         )
 
     @cached_property
     def _reads(self) -> list[int]:
         """The lines of the text that ask for files."""
         nodes = [n for n in ast.walk(self.lifter.tree) if isinstance(n, ast.Name | ast.Attribute)]
-        named = ((getattr(n, "id", getattr(n, "attr", "")), n.lineno) for n in nodes)
-        return [line for name, line in named if name in READING]
+        return [n.lineno for n in nodes if _name_of(n) in READING]
+
+    @cached_property
+    def _used_reads(self) -> list[int]:
+        """Those of them where more is done than to show it."""
+        return [n.lineno for n in self._used if _name_of(n) in READING]
 
     @cached_property
     def _again(self) -> list[tuple[int, int]]:
@@ -118,6 +132,66 @@ class Outputs:
             for node in ast.walk(self.lifter.tree)
             if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.Lambda)
         ]
+
+    def kept_by(self, value: ast.expr | ast.stmt) -> tuple[str, ...]:
+        """By what of the script such a call may be caught, in the words of `is_caught`."""
+        kept = sorted(self.functions.effects.changing)
+        kept += [READ] if self._is_read(value, self._used_reads) else []
+        return (*kept, *([WARNED] if self._keeps_warnings else []))
+
+    def is_caught(self, value: ast.expr) -> bool:
+        """True if the script may compute with what such a call shows, as things stand."""
+        match value:
+            case ast.Call(func=ast.Name(id="print")):
+                return is_caught(print, self.kept_by(value))
+            case ast.Call():
+                called = self._called(value)
+                caught = _shows(called) and is_caught(called, self.kept_by(value))
+                if caught and is_logged(called) and self.variables.computes(value):
+                    raise ImportFailure(LOGGED, place_at(self.lifter.filename, value))
+                return caught
+        return False
+
+    def catches(self, context: Any, node: ast.With) -> bool:
+        """True for a context in which the script may catch what is shown, to compute with it."""
+        return catches(context, self.kept_by(node))
+
+    def check_uncaught(self, node: ast.stmt) -> None:
+        """ImportFailure if a statement of the program prints to what the script reads."""
+        if is_caught(print, self.kept_by(node)):
+            raise ImportFailure(CAUGHT, place_at(self.lifter.filename, node))
+
+    @cached_property
+    def _keeps_warnings(self) -> bool:
+        """True for a text that keeps what it is warned of, or is stopped by it."""
+        for node in ast.walk(self.lifter.tree):
+            match node:
+                case ast.withitem(
+                    context_expr=ast.Call(keywords=[*_, ast.keyword(arg="record")]),
+                    optional_vars=ast.Name(id=name),
+                ) if name in map(_name_of, self._used):
+                    return True
+                case ast.Attribute(attr="showwarning", ctx=ast.Store()):
+                    return True
+                case ast.Call(
+                    func=ast.Name(id=name) | ast.Attribute(attr=name),
+                    args=[ast.Constant(value="error"), *_],
+                ) if name in ("simplefilter", "filterwarnings"):
+                    return True
+        return False
+
+    @cached_property
+    def _used(self) -> list[ast.Name | ast.Attribute]:
+        """What the text reads elsewhere than where it shows something."""
+
+        def used(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                yield node
+            if not isinstance(node, ast.Expr) or self.given(node.value) is None:
+                for child in ast.iter_child_nodes(node):
+                    yield from used(child)
+
+        return [*used(self.lifter.tree)]
 
     def is_result(self, value: ast.expr) -> bool:
         """True if what such a call is given may be the program's result: not what is asserted."""
@@ -165,13 +239,18 @@ class Outputs:
             return not before.issuperset(lifter.inputs) or lifter.random.computed(part.value)
 
 
+def _name_of(node: ast.AST) -> str:
+    """The last name of an expression that is one."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def _shows(called: Any) -> bool:
     """True for what prints, logs or writes to a stream of the process."""
     owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
     module = getattr(called, "__module__", None) or ""
     if any(called is f for f in SHOWING) or _asserts(called):
         return True
-    if isinstance(owner, logging.Logger) or module == "logging":
+    if module == "logging":
         return name in LOGGING
     return name in WRITING and (owner is sys.stdout or owner is sys.stderr)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 
 from dlc.frontend.parts import load
 from dlc.frontend.quiet_traces import SHOWS
@@ -25,5 +26,13 @@ class ShownWithin(ast.NodeTransformer):
         self.outputs.note(node.value)
         acts = (ast.Expr(inner) for inner in self.outputs.acting(given))
         others: list[ast.stmt] = [ast.copy_location(inner, node) for inner in acts]
-        test = ast.copy_location(ast.Call(load(SHOWS), [], []), node)
+        test = ast.copy_location(ast.Call(load(SHOWS), self._asked(node.value), []), node)
         return ast.fix_missing_locations(ast.copy_location(ast.If(test, [node], others), node))
+
+    def _asked(self, value: ast.expr) -> list[ast.expr]:
+        """What is called, and by what of the script it may be caught; nothing if by nothing."""
+        kept_by = self.outputs.kept_by(value)
+        if not kept_by or not isinstance(value, ast.Call):
+            return []
+        by: list[ast.expr] = [ast.Constant(name) for name in kept_by]
+        return [copy.deepcopy(value.func), ast.Tuple(by, ast.Load())]

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import ast
 import copy
-import sys
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from dlc.frontend.dotted import value_of
+from dlc.frontend.dotted import ends_script
 from dlc.frontend.left_out import acting, evaluated_if_true
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter
 from dlc.frontend.module_state import state_of
@@ -35,6 +34,7 @@ from dlc.frontend.parts import (
     load,
     names_in,
     place_at,
+    with_one_item,
 )
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_values import has_tensor, is_module
@@ -87,6 +87,8 @@ class Statements:
         self.settings = ScriptSettings(program, self.variables.refuse)
         self.calls = 0
         """The calls of functions of the script that were taken apart."""
+        self._redirected = False
+        """True within a context that redirects what is printed, which the program enters, too."""
         self.ended = False
         """True once the script has ended itself, by `sys.exit()`."""
 
@@ -107,12 +109,15 @@ class Statements:
                 return
             for named in named_expressions(statement):
                 self._statement(named, False)
+            length = len(self.program.body)
             held = self._held_state() if self.program.begun else {}
             with self.settings.of(statement):
                 self._statement(statement, ends and statement is statements[-1])
             now = self._held_state() if held else {}
             if any(now[key] != before for key, before in held.items() if key in now):
                 self.variables.refuse(LATE, statement)
+            if len(self.program.body) > length and not self._redirected:
+                self.outputs.check_uncaught(statement)
 
     def _held_state(self) -> dict[int, Hashable]:
         """What the program's modules and tensors hold."""
@@ -164,8 +169,8 @@ class Statements:
                     self._whole(node)
 
     def _expression(self, node: ast.Expr, last: bool) -> None:
-        value = node.value
-        if isinstance(value, ast.Call) and self._is_exit(value.func):
+        value, caught = node.value, False
+        if isinstance(value, ast.Call) and ends_script(value.func, self.lifter.scope):
             self._exit(node, value.args)
         elif (called := self._called(value)) is not None:
             self._inline(called, last)
@@ -177,7 +182,9 @@ class Statements:
             self.now.run(node)
             if self.variables.computes(value) and self.lifter.random.count > before:
                 raise ImportFailure(KEPT_NUMBERS, place_at(self.lifter.filename, node))
-        elif (given := self.outputs.given(value)) is not None:
+        elif (given := self.outputs.given(value)) is not None and not (
+            caught := self.outputs.is_caught(value)
+        ):
             ends = last and self.outputs.is_result(value)
             if ends and (shown := self.outputs.shown(given)):
                 self.outputs.note(value)
@@ -190,7 +197,7 @@ class Statements:
                 self.program.keep(node, node)
             else:
                 self.now.run(node)
-        elif last:
+        elif last and not caught:
             self.changes.bring(value)
             self._end(value)
         else:
@@ -209,13 +216,6 @@ class Statements:
             # In a tuple, so that a call does not stand for the statements of its function.
             whole = ast.copy_location(ast.Expr(tuple_of([acts], acts)), acts)
             self._statement(whole, False)
-
-    def _is_exit(self, function: ast.expr) -> bool:
-        """True for what ends a script."""
-        match function:
-            case ast.Name(id="exit" | "quit" as name):
-                return name not in self.lifter.scope
-        return value_of(function, self.lifter.scope) is sys.exit
 
     def _exit(self, node: ast.stmt, args: Sequence[ast.expr]) -> None:
         """The end of the script, with an exit code: that of `main()`, say."""
@@ -295,14 +295,13 @@ class Statements:
         self.program.has_computed(loaded(node.target))
 
     def _with(self, node: ast.With, last: bool) -> None:
-        if len(node.items) > 1:
-            inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
-            node = ast.copy_location(ast.With(node.items[:1], [inner]), node)
-        items = [self.lifter.visit(item.context_expr) for item in node.items]
-        if not all(item.known for item in items):
+        node = with_one_item(node)
+        (item,) = node.items
+        part = self.lifter.visit(item.context_expr)
+        context, catches = part.value, self.outputs.catches(part.value, node)
+        if not part.known or (catches and self.variables.computes(node)):
             self._whole(node)
             return
-        (context,) = (item.value for item in items)
         if isinstance(context, suppress):
             if self.variables.computes(node) or not self.now.run(node):
                 self._whole(node)
@@ -311,20 +310,20 @@ class Statements:
             self._entered(node, context, last)
             return
         with ExitStack() as stack, errors_in(self.lifter.filename):
-            for item, part in zip(node.items, items, strict=True):
-                entered = stack.enter_context(part.value)
-                if isinstance(item.optional_vars, ast.Name):
-                    self.lifter.scope[item.optional_vars.id] = entered
+            entered = stack.enter_context(context)
+            if isinstance(item.optional_vars, ast.Name):
+                self.lifter.scope[item.optional_vars.id] = entered
             outside, self.program.body = self.program.body, []
+            redirected, self._redirected = self._redirected, self._redirected or catches
             with self.settings.within():
                 self.lift(node.body, last)
+            self._redirected = redirected
             inside, self.program.body = self.program.body, outside
-        kept = [p for p in items if not isinstance(p.value, NEUTRAL)]
-        if inside and kept:
+        if inside and not isinstance(context, NEUTRAL):
             if last and self.program.result is not None:
                 inside.append(self._result_kept(node))
-            contexts = [ast.withitem(p.build() if p.build else self.lifter.use(p)) for p in kept]
-            inside = [ast.copy_location(ast.With(contexts, inside), node)]
+            code = part.build() if part.build else self.lifter.use(part)
+            inside = [ast.copy_location(ast.With([ast.withitem(code)], inside), node)]
         self.program.body += inside
 
     def _entered(self, node: ast.With, context: Any, last: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from dlc.frontend.dotted import is_users
 from dlc.frontend.foreign import is_own
 from dlc.frontend.script_objects import MAKING
-from dlc.frontend.variables import changed_at, is_stored, root_of
+from dlc.frontend.variables import CHANGING, changed_at, is_stored, root_of
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Definition: TypeAlias = Function | ast.Assign
@@ -201,6 +201,8 @@ def _changes(function: Definition, changing: Collection[str]) -> bool:
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in changing:
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in GOES_ON:
+                return True
+            case ast.Attribute(attr=name) if name in CHANGING and root_of(node) not in own:
                 return True
         if (at := changed_at(node)) is not None and root_of(at) not in own:
             return True

@@ -20,6 +20,8 @@ OPERATORS = frozenset(
     "itruediv ixor".split()
 )
 """Functions of `operator` that change their first argument."""
+REDIRECTING = frozenset(("redirect_stdout", "redirect_stderr"))
+"""Contexts in which what is printed goes to the stream that they are given."""
 FUNCTIONS = frozenset(("torch", "F", "nn", "np", "operator", "math"))
 """Modules, whose functions are no methods of an object."""
 VIEWING = frozenset(
@@ -57,6 +59,10 @@ def changed_at(node: ast.AST) -> ast.expr | None:
             return node
         case ast.Call(keywords=[*_, ast.keyword(arg="out", value=out)]):
             return out
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[to]) if (
+            name in REDIRECTING
+        ):
+            return to
         case ast.Call(func=made, args=[first, *_]) if (
             _is_in_place(node) or _is_in_place(made)
         ) and root_of(first) is not None:

@@ -94,7 +94,7 @@ def _forget() -> None:
     sys.path[:] = [path for path in sys.path if path != "rv"]
 
 
-def _plain(text: str) -> torch.Tensor:
+def plain(text: str) -> torch.Tensor:
     torch.manual_seed(0)
     scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
@@ -102,16 +102,16 @@ def _plain(text: str) -> torch.Tensor:
     return scope["r"]
 
 
-def _captured(text: str) -> torch.Tensor:
+def captured(text: str) -> torch.Tensor:
     module, args = capture_text(text)
     program = import_program(module, args)
     bound = program.bind(args)
     return program.unflatten(evaluate(program.module, bound), bound)
 
 
-def _captured_or_why(text: str) -> torch.Tensor | ImportFailure:
+def captured_or_why(text: str) -> torch.Tensor | ImportFailure:
     try:
-        return _captured(text)
+        return captured(text)
     except ImportFailure as error:
         return error
 
@@ -130,7 +130,7 @@ CHAINS = {
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_a_chain_stops_where_python_does(chain: str) -> None:
     text = f"{CALLS}{USED}{chain}\nr = y * len(calls)"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
@@ -140,7 +140,7 @@ def test_what_is_left_out_goes_on_once(shown: str, method: str, read: str) -> No
         shown = shown.replace("'", '"')
     text = f"{COUNTS.format(method)}{USED}{shown.replace('{}', read)}\nr = y * c.n"
     text = text.replace("{{", "{").replace("}}", "}")
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 @pytest.mark.parametrize("text", PLACES.values(), ids=PLACES)
@@ -150,7 +150,7 @@ def test_the_process_is_asked_in_the_order_of_the_text(
 ) -> None:
     """The numbers are Python's, or a sentence says what is not."""
     text = f"{made}\nx = torch.randn(4)\n{text.format(act=act, read=read)}"
-    expected = _plain(text)
+    expected = plain(text)
     _forget()
     os.chdir(tmp_path)
     for made_file in tmp_path.iterdir():
@@ -159,7 +159,7 @@ def test_the_process_is_asked_in_the_order_of_the_text(
         import logging
 
         logging.getLogger("rv").setLevel(0)
-    found = _captured_or_why(text)
+    found = captured_or_why(text)
     if isinstance(found, ImportFailure):
         assert found.place is not None
         assert found.place.line > 1
@@ -185,7 +185,7 @@ PRINTED = {
 @pytest.mark.parametrize(("made", "shown"), PRINTED.values(), ids=PRINTED)
 def test_what_is_printed_to_a_stream_can_be_read(made: str, shown: str) -> None:
     text = f"{made}{USED}{shown}\nr = y * len(s.getvalue())"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 IN_PLACE = {
@@ -199,7 +199,7 @@ IN_PLACE = {
 @pytest.mark.parametrize("shown", IN_PLACE.values(), ids=IN_PLACE)
 def test_what_is_changed_in_place_where_it_is_shown_goes_on(shown: str) -> None:
     text = f"import torch.nn.functional as F\n{USED}y = y - 1\n{shown}\nr = y * 2"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 MAKES = "def g(t):\n    for i in range(1, 4):\n        yield t * i\n"
@@ -218,7 +218,7 @@ CONSUMED = {
 @pytest.mark.parametrize("shown", CONSUMED.values(), ids=CONSUMED)
 def test_an_iterator_of_the_program_goes_on_where_it_is_shown(shown: str, made: str) -> None:
     text = f"{MAKES}{USED}it = {made}\n{shown}\nr = y + sum(it)"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 PASSED = {
@@ -250,11 +250,11 @@ def test_what_is_passed_acts_where_it_is_shown(shown: str) -> None:
         "    def __repr__(self):\n        self.n += 1\n        return 'o'\n"
         f"o = O()\nl = [3, 1, 2]\n{USED}{shown}\nr = y * l[0] * len(l) + o.n"
     )
-    found = _captured_or_why(text)
+    found = captured_or_why(text)
     if isinstance(found, ImportFailure):
         assert "the program changes 'l[" in str(found)
     else:
-        torch.testing.assert_close(found, _plain(text))
+        torch.testing.assert_close(found, plain(text))
 
 
 AMBIENT = {
@@ -289,9 +289,9 @@ RESET = {
 def test_a_default_dtype_may_be_reset_behind_what_it_decides_on(end: str) -> None:
     begin = "torch.set_default_dtype(torch.float64)\nx = torch.randn(4, 4)\ny = x + 1\n"
     try:
-        found = _captured(begin + end)
+        found = captured(begin + end)
         torch.set_default_dtype(torch.float32)
-        torch.testing.assert_close(found, _plain(begin + end))
+        torch.testing.assert_close(found, plain(begin + end))
         assert found.dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
@@ -312,9 +312,9 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_how_a_script_ends_is_not_its_result(end: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = f"{USED}r = y * 2\n{end}"
-    found: Any = _captured(text)
+    found: Any = captured(text)
     found = found["r"] if isinstance(found, dict) else found
-    torch.testing.assert_close(found, _plain(f"{USED}r = y * 2"))
+    torch.testing.assert_close(found, plain(f"{USED}r = y * 2"))
     said = "note: what is saved here is left out of the program"
     assert ("save" in end) == (said in capsys.readouterr().err)
 
@@ -333,7 +333,7 @@ LOOPS = {
 def test_a_loop_writes_to_what_it_goes_over(loop: str) -> None:
     made = "c = torch.ones(3, 4)\nw = torch.ones(3, 4)\nd = {'k': torch.ones(4)}\n"
     text = f"{made}x = torch.randn(4)\n{loop}\nr = c * 2"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 def test_a_generator_of_its_own_is_refused_in_the_users_words() -> None:
@@ -342,7 +342,7 @@ def test_a_generator_of_its_own_is_refused_in_the_users_words() -> None:
         "    x = x + torch.rand(4, generator=g)\nx * 2"
     )
     with pytest.raises(UnsupportedError, match="random numbers of a generator of its own"):
-        _captured(text)
+        captured(text)
 
 
 PLACELESS = {
@@ -364,7 +364,7 @@ PLACELESS = {
 @pytest.mark.parametrize(("text", "line"), PLACELESS.values(), ids=PLACELESS)
 def test_what_a_program_changes_has_a_place(text: str, line: int) -> None:
     with pytest.raises(ImportFailure) as error:
-        _captured(text)
+        captured(text)
     assert error.value.place is not None
     assert error.value.place.line == line
 
@@ -376,12 +376,12 @@ def test_an_unnamed_object_is_named_by_its_type() -> None:
         "def make():\n    a = A()\n    return lambda x: a(x)\nf = make()\n"
         "x = torch.randn(4)\ny = f(x)\nr = f(y)"
     )
-    found = _captured_or_why(text)
+    found = captured_or_why(text)
     if isinstance(found, ImportFailure):
         assert "_object_" not in str(found)
         assert found.place is not None
     else:
-        torch.testing.assert_close(found, _plain(text))
+        torch.testing.assert_close(found, plain(text))
 
 
 WITHIN = {
@@ -402,12 +402,12 @@ PRINTED = {
 def test_printing_within_the_program_is_left_out(text: str, printed: str) -> None:
     made = "import logging\nlog = logging.getLogger('rv')\nnumbers = iter(range(9))\n"
     text = f"{made}x = torch.randn(4)\n{text.format(printed)}\nr = r + next(numbers)"
-    found = _captured_or_why(text)
+    found = captured_or_why(text)
     if isinstance(found, ImportFailure):  # of the iterator, in a function
         assert "numbers" in found.message
         assert "next" in printed
     else:
-        torch.testing.assert_close(found, _plain(text))
+        torch.testing.assert_close(found, plain(text))
 
 
 CONTEXTS = {
@@ -430,7 +430,7 @@ CONTEXTS = {
 def test_a_context_of_the_script_is_entered_once(made: str, context: str, read: str) -> None:
     uses = f"with {context} as d:\n    y = y * {read}\n"
     text = f"{made}\nx = torch.randn(4)\ny = x + 1\n{uses}{uses}r = y * {read}"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 def test_a_context_may_redirect_what_is_printed_and_hide_errors() -> None:
@@ -439,7 +439,7 @@ def test_a_context_may_redirect_what_is_printed_and_hide_errors() -> None:
         "x = torch.randn(4)\nwith redirect_stdout(out):\n    print('abc')\n"
         "with suppress(KeyError):\n    n = {}['a']\n    n = 5\nr = x * len(out.getvalue()) * n"
     )
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 LOOKED = {
@@ -459,7 +459,7 @@ LOOKED = {
 @pytest.mark.parametrize("looked", LOOKED.values(), ids=LOOKED)
 def test_what_is_looked_at_is_no_result(looked: str) -> None:
     text = f"{USED}r = y * 2\n{looked}"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 READ = {
@@ -477,22 +477,22 @@ READ = {
 def test_what_is_saved_and_read_again_is_not_left_out(text: str) -> None:
     """The numbers are Python's, or a sentence says why there are none."""
     Path("made").write_text("7")
-    found = _captured_or_why(f"{USED}{text}")
+    found = captured_or_why(f"{USED}{text}")
     if isinstance(found, ImportFailure):
         assert found.place is not None
     else:
-        torch.testing.assert_close(found, _plain(f"{USED}{text}"))
+        torch.testing.assert_close(found, plain(f"{USED}{text}"))
     del found
     gc.collect()
 
 
 def test_a_number_that_is_used_stays() -> None:
     text = f"{USED}n = 2.\nm = y.shape[0]\nc = torch.ones(4)\nr = y * m + c * float(n)\nprint(m)"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 def test_a_number_of_a_tensor_is_the_result_where_there_is_no_other() -> None:
-    found: Any = _captured("x = torch.randn(4)\ns = float(x.shape[0]) + x.sum()\ns")
+    found: Any = captured("x = torch.randn(4)\ns = float(x.shape[0]) + x.sum()\ns")
     assert isinstance(found, torch.Tensor)
 
 
@@ -508,7 +508,7 @@ WRITTEN = {
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
 def test_what_functions_write_to_is_the_programs(text: str) -> None:
     text = f"x = torch.randn(4)\n{text}\nr = (o * x).detach()"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 @pytest.mark.parametrize("kind", ["object", "nn.Module"])
@@ -520,7 +520,7 @@ def test_a_method_does_not_read_what_the_program_computes(kind: str, made: str) 
         "x = torch.randn(4)\na = x.mean()\nr = M()(x)"
     )
     with pytest.raises(ImportFailure, match="a method reads 'a', which the program computes"):
-        _captured(text)
+        captured(text)
 
 
 def test_what_hooks_keep_is_not_there_before_the_program() -> None:
@@ -530,7 +530,7 @@ def test_what_hooks_keep_is_not_there_before_the_program() -> None:
         "y = net(torch.randn(4))\nr = y + kept[0]"
     )
     with pytest.raises(ImportFailure, match=r"^<command>:5:\d+: error: IndexError") as error:
-        _captured(text)
+        captured(text)
     assert "hooks have kept nothing so far" in "".join(error.value.__notes__)
 
 
@@ -552,14 +552,14 @@ def test_what_a_program_does_not_see_is_refused_in_a_sentence(
     made: str, act: str, read: str, why: str
 ) -> None:
     with pytest.raises(ImportFailure, match=why) as error:
-        _captured(f"{made}\n{USED}{act}\nr = y * {read}")
+        captured(f"{made}\n{USED}{act}\nr = y * {read}")
     assert error.value.place is not None
     assert error.value.place.line > 2
 
 
 def test_what_exec_assigns_before_the_program_is_there() -> None:
     text = f"k = 3\nexec('k = 5')\n{USED}r = y * k"
-    torch.testing.assert_close(_captured(text), _plain(text))
+    torch.testing.assert_close(captured(text), plain(text))
 
 
 def test_what_a_hook_keeps_of_a_call_that_is_no_variable_is_not_there() -> None:
@@ -569,5 +569,5 @@ def test_what_a_hook_keeps_of_a_call_that_is_no_variable_is_not_there() -> None:
         "net(torch.randn(4))\nr = kept[0] * 2"
     )
     with pytest.raises(ImportFailure, match="IndexError") as error:
-        _captured(text)
+        captured(text)
     assert "hooks have kept nothing so far" in "".join(error.value.__notes__)
