@@ -165,7 +165,8 @@ class Variant:
                 "a CUDA graph cannot wait for what it computes, and this program branches on that "
                 "(torch.cond or while_loop): leave out graph=True"
             )
-        return Graph(self.backend, self.program.arguments, self.write, self.rehearse, bound)
+        arguments, constants = self.program.arguments, self.executor.program.constants
+        return Graph(self.backend, arguments, constants, self.write, self.rehearse, bound)
 
     @cached_property
     def longest_reduction(self) -> int:

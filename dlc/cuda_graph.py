@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from dlc.backend import BackendError
-from dlc.backend.executor import Backend, to_device
+from dlc.backend.executor import Backend
+from dlc.backend.kept_copy import KeptCopy
 from dlc.frontend.arguments import Argument
 from dlc.frontend.imported import ImportedProgram
 from dlc.ir.leaves import as_complex
@@ -36,40 +37,55 @@ class Graph:
     """
     The captured launches of `compute`, which `rehearse` does on copies of what it updates. The
     graph reads the module's tensors where they are, and inputs from tensors of its own; `results`
-    are written by each replay.
-    BackendError for a tensor that is not on the backend's device.
+    are written by each replay. `constants` are the arguments that nothing writes: those on the host
+    are copied when they have changed.
+    BackendError for a tensor that is not on the backend's device, unless it is a number.
     """
 
     def __init__(
         self,
         backend: Backend,
         arguments: Sequence[Argument],
+        constants: Collection[int],
         compute: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
         rehearse: Callable[[Sequence[torch.Tensor]], object],
         bound: Sequence[torch.Tensor],
     ) -> None:
         capturing = check_capturing(backend)
-        self._arguments = arguments
-        self.tensors = [
-            _own(argument, tensor, backend.device)
-            for argument, tensor in zip(arguments, bound, strict=True)
-        ]
+        self._kept: dict[int, KeptCopy] = {}
+        """Of constants, by their numbers."""
+        self._copied: list[int] = []
+        """The arguments that are copied for each replay."""
+        self.tensors: list[torch.Tensor] = []
+        for argument, tensor in zip(arguments, bound, strict=True):
+            number, here = argument.index, tensor
+            if argument.index in constants and _is_moved(tensor, backend.device):
+                self._kept[number] = KeptCopy.of(tensor, backend.device)
+                here = self._kept[number].copy
+            elif argument.kind in ("input", "random") or _is_moved(tensor, backend.device):
+                here = _copy(argument, tensor, backend.device)
+                self._copied.append(number)
+            self.tensors.append(here)
         rehearse(self.tensors)  # compiles and loads the kernels, which a capture cannot do
         self.replay, self.results = capturing.capture(lambda: compute(self.tensors))
 
     def fits(self, bound: Sequence[torch.Tensor]) -> bool:
         """True if the module's parameters and buffers are where the graph reads them."""
-        return all(
-            argument.kind in ("input", "constant", "random") or tensor.data_ptr() == here.data_ptr()
-            for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True)
+        copied = self._kept.keys() | self._copied
+        return all(bound[number].device.type == "cpu" for number in self._kept) and all(
+            number in copied or tensor.data_ptr() == own.data_ptr()
+            for number, (tensor, own) in enumerate(zip(bound, self.tensors, strict=True))
         )
 
     def run(self, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results for other inputs; the next run writes them anew."""
         with torch.no_grad():
-            for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True):
-                if argument.kind in ("input", "random") and tensor.data_ptr() != here.data_ptr():
-                    _distinct(here).copy_(_distinct(tensor))
+            for number, kept in self._kept.items():
+                self._kept[number] = kept.of_now(bound[number])
+            for number in self._copied:
+                tensor, own = bound[number], self.tensors[number]
+                if tensor.data_ptr() != own.data_ptr():
+                    _distinct(own).copy_(_distinct(tensor))
         self.replay()
         return self.results
 
@@ -115,19 +131,20 @@ class GraphedCall:
         return self._finish(self._graph.run(bound), bound)
 
 
-def _own(argument: Argument, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The tensor that a graph reads for an argument."""
-    if argument.kind == "constant":
-        return to_device(tensor, device)
+def _is_moved(tensor: torch.Tensor, device: torch.device) -> bool:
+    """True for what a backend on a GPU has on the host."""
+    return tensor.device.type == "cpu" != device.type
+
+
+def _copy(argument: Argument, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of a graph's own, of what an argument is now."""
     if argument.kind == "random":
         return tensor.to(device, copy=True)
-    if tensor.device != device:
+    if tensor.device != device and tensor.dim():
         raise BackendError(
             f"a graph reads tensors on {device}, and '{argument.name}' is on {tensor.device}: "
             "move it there"
         )
-    if argument.kind != "input":
-        return tensor
     own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     with torch.no_grad():
         _distinct(own).copy_(_distinct(tensor))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -185,6 +186,8 @@ class BoundProgram:
     """What the IR calls each buffer, by number."""
     planned: bool
     """True if the program says where buffers lie, and not only launches that make tensors."""
+    kinds: tuple[str, ...]
+    """What each argument is to the user's program: an input, a parameter, a constant…"""
 
     @property
     def count(self) -> int:
@@ -201,6 +204,17 @@ class BoundProgram:
         """The arguments that kernels write."""
         written = {n for launch in self.launches for n in launch.outputs}
         return frozenset(written.intersection(range(len(self.arguments))))
+
+    def argument(self, number: int) -> str:
+        """An argument in an error message."""
+        hint = self.hints[number]
+        return f"argument {number} of @main" + (f", %{hint}," if hint else "")
+
+    @cached_property
+    def constants(self) -> frozenset[int]:
+        """The arguments that are constants of the user's program, and stay so."""
+        kinds = enumerate(self.kinds)
+        return frozenset(n for n, kind in kinds if kind == "constant") - self.updated
 
     @property
     def branches_on_data(self) -> bool:

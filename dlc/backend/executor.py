@@ -20,6 +20,7 @@ import torch
 from dlc import plugins
 from dlc.backend import BACKENDS, LaunchError, backend_hint
 from dlc.backend.bound_program import BoundProgram, Launch, Layout
+from dlc.backend.kept_copy import KeptCopy, home_of, to_device
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import with_hint
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
@@ -93,6 +94,8 @@ class Executor:
         self.program = program
         self.funcs = tuple(self.program.funcs)
         self._updated = self.program.updated
+        self._kept: dict[int, KeptCopy] = {}
+        """Copies of constants, by the numbers of their arguments."""
         self._prepared = False
 
     @property
@@ -122,24 +125,45 @@ class Executor:
         """
         The results of `@main`, some of which may lie in the memory of its arguments: with
         `in_place` in that of the tensors themselves, else in that of copies. A tensor on another
-        device is copied to the backend's, and the results to the device of the first tensor.
-        `on_launch` is told the seconds of each kernel, one waiting for the other. LaunchError for
-        tensors other than `@main`'s arguments, and on the host or with `sync` for indices out of
-        range in arguments that hold them; an index that is computed, or on a GPU without `sync`,
-        reads zero and writes nothing where it is out of range.
+        device is copied to the backend's, a constant only where it has changed, and the results to
+        the device of the first tensor that is no number on the CPU. `on_launch` is told the seconds
+        of each kernel, one waiting for the other. LaunchError for tensors other than `@main`'s
+        arguments, for one to be copied while a graph is captured, and on the host or with `sync`
+        for indices out of range in arguments that hold them; an index that is computed, or on a GPU
+        without `sync`, reads zero and writes nothing where it is out of range.
         """
         self.prepare()
         self._check(tensors)
-        device = self.backend.device
-        home = tensors[0].device if tensors else device
+        home = home_of(tensors) or self.backend.device
         run = Run(self.backend, self.program.count, on_launch)
         for number, tensor in enumerate(tensors):
-            here = to_device(tensor, device)
+            here = self._here(number, tensor)
             copied = here is tensor and not in_place and number in self._updated
             run.hold(number, here.clone() if copied else here)
         with self.backend.running():
             run.take(self.program.steps)
         return [to_device(run.tensor(i), home) for i in self.results]
+
+    def _here(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        """An argument on the backend's device."""
+        device = self.backend.device
+        if tensor.device == device:
+            return tensor
+        keeps = number in self.program.constants and tensor.device.type == "cpu"
+        kept = self._kept.get(number) if keeps else None
+        if kept is not None and kept.is_of(tensor):
+            return kept.copy
+        if self.backend.captures:
+            raise LaunchError(
+                f"{self.program.argument(number)} is on {tensor.device}, and a graph that is being "
+                f"captured cannot copy it to {device}: move it there, or call the program once "
+                "before if it is a constant"
+            )
+        if not keeps:
+            return to_device(tensor, device)
+        kept = KeptCopy.of(tensor, device) if kept is None else kept.of_now(tensor)
+        self._kept[number] = kept
+        return kept.copy
 
     def _check(self, tensors: Sequence[torch.Tensor]) -> None:
         expected = self.program.arguments
@@ -168,17 +192,3 @@ def _bound(module: ModuleOp, sizes: Mapping[str, int]) -> BoundProgram:
     from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
 
     return HostProgram.of(module).bind(sizes)
-
-
-def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """
-    A tensor's elements on a device at the same strides; itself if it is there already. LaunchError
-    for a tensor without elements.
-    """
-    if tensor.device == device:
-        return tensor
-    if tensor.device.type == "meta":
-        raise LaunchError("a tensor on the device 'meta' has no elements to compute with")
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).to(device)
-    return memory.as_strided(tensor.shape, tensor.stride(), 0)

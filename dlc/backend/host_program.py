@@ -35,7 +35,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import flow, host, host_flow, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
-from dlc.dialects.main_function import attributes_of, bounds_in, main_of
+from dlc.dialects.main_function import attributes_of, bounds_in, kind_in, main_of
 from dlc.dialects.size import symbols_in
 from dlc.dialects.size_binding import Binding
 from dlc.ir.provenance import ops_of
@@ -80,7 +80,8 @@ class HostProgram:
             bounds_in({name: reader.bound(said) for name, said in attributes.items()}, main)
             for attributes in attributes_of(main)
         )
-        return BoundProgram(tuple(arguments), bounds, steps, reader.results, hints, planned)
+        kinds = tuple(map(kind_in, attributes_of(main)))
+        return BoundProgram(tuple(arguments), bounds, steps, reader.results, hints, planned, kinds)
 
 
 def _check_written(func: kernel.FuncOp) -> None:

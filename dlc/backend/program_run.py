@@ -44,6 +44,11 @@ class Backend(Protocol):
         """True if each launch is waited for, so that the values of tensors may be looked at."""
         ...
 
+    @property
+    def captures(self) -> bool:
+        """True while what is launched is put into a graph, which nothing can be copied for."""
+        ...
+
     def prepare(self, funcs: Sequence[KernelImage]) -> None:
         """Compiles kernels. BackendError with the reason where that fails."""
         ...

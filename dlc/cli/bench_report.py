@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.executor import Executor, default_backend, to_device
+from dlc.backend.executor import Executor, default_backend
+from dlc.backend.kept_copy import to_device
 from dlc.cli.status_line import progress
 from dlc.compiler import Variant
 from dlc.diagnostics import UsageError, did_you_mean, with_hint

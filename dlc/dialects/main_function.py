@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
 from dlc.diagnostics import did_you_mean, fail
@@ -32,6 +32,12 @@ def attributes_of_results(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]
     if main.res_attrs is None:
         return [{}] * len(main.function_type.outputs.data)
     return [attributes.data for attributes in main.res_attrs.data]
+
+
+def kind_in(attributes: Mapping[str, Attribute]) -> str:
+    """What an argument of `@main` is to the user's program, an input where nothing is said."""
+    kind = attributes.get("dlc.kind")
+    return kind.data if isinstance(kind, StringAttr) else "input"
 
 
 def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:

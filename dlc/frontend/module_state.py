@@ -67,7 +67,7 @@ def _numbers(tensor: torch.Tensor) -> Hashable:
     if tensor.numel() <= FEW:
         return _bytes(flat)
     step = tensor.numel() // SAMPLED
-    at = torch.arange(0, tensor.numel(), step)
+    at = torch.arange(0, tensor.numel(), step, device=tensor.device)
     places = torch.unravel_index(at, tensor.shape)
     return tensor._version, _bytes(flat[places])
 
@@ -75,4 +75,4 @@ def _numbers(tensor: torch.Tensor) -> Hashable:
 def _bytes(tensor: torch.Tensor) -> bytes:
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes()

@@ -11,9 +11,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
-from dlc.backend.executor import Executor, get_backend, to_device
+from dlc.backend.executor import Executor, get_backend
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host_program import HostProgram
+from dlc.backend.kept_copy import to_device
 from dlc.diagnostics import OpError
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.locations import LocParser

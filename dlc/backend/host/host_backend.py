@@ -83,6 +83,10 @@ class HostBackend:
     def looks(self) -> bool:
         return True
 
+    @property
+    def captures(self) -> bool:
+        return False
+
     def prepare(self, funcs: Sequence[KernelImage]) -> None:
         made = {
             func: HostKernel(func.source, func.c_name, func.parameter_types)

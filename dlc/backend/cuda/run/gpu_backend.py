@@ -121,7 +121,11 @@ class CudaBackend:
 
     @property
     def looks(self) -> bool:
-        return self.sync and not self._torch.capturing()
+        return self.sync and not self.captures
+
+    @property
+    def captures(self) -> bool:
+        return self._torch.capturing()
 
     def prepare(self, funcs: Sequence[KernelImage]) -> None:
         with self._lock:
@@ -158,7 +162,7 @@ class CudaBackend:
 
     def _check(self, funcs: Sequence[KernelImage]) -> None:
         gpu = self._torch
-        if gpu.capturing():
+        if self.captures:
             raise BackendError(
                 "kernels cannot be loaded while a graph is captured; call the program once before"
             )
@@ -240,7 +244,7 @@ class CudaBackend:
         Those of the stream, kept from call to call. A graph has its own, since it may be replayed
         on another stream; one that torch alone captures fills them each time that it is replayed.
         """
-        if not self._torch.capturing():
+        if not self.captures:
             kept = self._counts.get(self._stream)
             if kept is None or kept.numel() < size:
                 kept = self._counts[self._stream] = self._zeros(size)
