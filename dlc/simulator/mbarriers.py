@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.simulator.address_space import Memory
 from dlc.simulator.clocks import Lanes, Times
 from dlc.simulator.divergence import Wait
@@ -224,6 +226,7 @@ class Mbarriers:
             target.guard(op, elements, lanes)
         packed = target.shadow.check_write(op, elements, lanes)
         self.check_proxy(op, lane, target, elements)
+        self._check_read(op, lane, target, elements)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
         actor = self.machine.actor(int(self.machine.block_ids[block]), self.machine.threads + n)
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
@@ -282,6 +285,35 @@ class Mbarriers:
                 f"no kernel.fence_proxy_async stands between a store to {target.name} and this"
             )
             self.machine.report(self.machine.hazard("race", op, sentence, [lane], past))
+
+    def _check_read(
+        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
+    ) -> None:
+        """Ordinary loads come before a box that is written in their place by a fence, too."""
+        assert target.shadow is not None
+        reads = target.shadow.reads_of(elements)
+        reads = reads[reads > 0]
+        events = np.unique(reads >> ACTOR_BITS)
+        ordinary = [e for e in events.tolist() if not self._is_asynchronous(e)]
+        reads = reads[np.isin(reads >> ACTOR_BITS, ordinary)]
+        if not len(reads):
+            return
+        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
+        readers = self.machine.actor_in(reads)
+        fences = self.proxy_fences.newest(block, readers, self._known(block, thread, readers))
+        bad = reads >> ACTOR_BITS > fences
+        if bad.any():
+            past = self.machine.past_access(int(reads[first_of(bad)]))
+            sentence = (
+                f"no kernel.fence_proxy_async stands between a load from {target.name} and this, "
+                "which writes there"
+            )
+            self.machine.report(self.machine.hazard("race", op, sentence, [lane], past))
+
+    def _is_asynchronous(self, event: int) -> bool:
+        """True for what reads in the asynchronous proxy."""
+        op, _ = self.machine.events[event - 1]
+        return isinstance(op, WgmmaOpBase | kernel.TmaStoreOp)
 
     def _initialized(self, op: Operation, lanes: Lanes, block: int, n: int) -> Mbarrier:
         """The mbarrier of a block that these lanes of it use."""

@@ -63,6 +63,12 @@ class Readers:
         foreign = self.machine.block_in(self.first[elements]) != self.machine.block_in(packed)
         self.foreign[elements[foreign]] = packed[foreign]
 
+    def newest_of(self, elements: Elements) -> Packed:
+        """The newest of each row, and another one at its time."""
+        rows = self.machine.clock.rows
+        cells = (elements[:, None] * rows + np.arange(rows)).reshape(-1)
+        return np.concatenate([self.newest[cells], self.other[cells]])
+
     def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
         """A position whose lane may not write its element yet, and a read that forbids it."""
         mine = self.machine.block_ids[self.machine.block_of[lanes]]
@@ -151,6 +157,10 @@ class Shadow:
         self._after(self._reads, op, elements, lanes, "adds to", "read")
         self._atomics = self._atomics or Readers(len(self.writer), self.machine, self.shared)
         self._atomics.note(elements, lanes, self.machine.packed(op, lanes))
+
+    def reads_of(self, elements: Elements) -> Packed:
+        """The newest reads of elements by each row of the clock."""
+        return np.zeros(0, np.int64) if self._reads is None else self._reads.newest_of(elements)
 
     def written(self) -> NDArray[np.bool_]:
         """True for the elements that have a value."""

@@ -1,18 +1,23 @@
 """
-Barriers between what threads write to shared memory and products of warpgroups that read it.
+Where threads need a fence between their accesses of shared memory and asynchronous ones.
 
-Those read through the asynchronous proxy: it sees what a thread wrote only if the thread executes a
-fence after the write and before the barrier that the readers wait at.
+Products of warpgroups read through the asynchronous proxy: it sees what a thread wrote only if the
+thread executes a fence after the write and before the barrier that the readers wait at. Boxes are
+written through it, too: one may land in a slot before a thread has read what was there, if no fence
+stands between the load and the arrival that frees the slot (PTX ISA, "Async proxy").
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from xdsl.dialects import scf
+from xdsl.ir import Operation
+
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
 from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
-from dlc.dialects.kernel_wgmma import WgmmaOpBase
+from dlc.dialects.kernel_wgmma import MatrixDescriptorOp, WgmmaOpBase
 
 
 def crossing_barriers(func: kernel.FuncOp, slots: Slots) -> list[Barrier]:
@@ -34,3 +39,33 @@ def _crossed(func: kernel.FuncOp, slots: Slots, barriers: Collection[Barrier]) -
 def _is_from_thread(conflict: Conflict) -> bool:
     first, second = conflict.first, conflict.second
     return first.writes and isinstance(second.op, WgmmaOpBase) and not second.is_landing
+
+
+def releases_of_read_slots(func: kernel.FuncOp) -> list[Operation]:
+    """
+    What frees slots that threads have read and boxes are written to, in order: the operation in
+    front of which all lanes of a warp come by.
+    """
+    boxes = {op.target for op in func.walk() if isinstance(op, kernel.TmaLoadOp)}
+    reading = {use.operation for box in boxes for use in box.uses if _is_of_threads(use.operation)}
+    arrivals = [op for op in func.walk() if isinstance(op, kernel.MbarrierArriveOp)]
+    found = [_release(arrival, reading) for arrival in arrivals] if reading else []
+    return [op for op in found if op is not None]
+
+
+def _is_of_threads(op: Operation) -> bool:
+    return not isinstance(op, kernel.TmaLoadOp | WgmmaOpBase | MatrixDescriptorOp)
+
+
+def _release(arrival: Operation, reading: Collection[Operation]) -> Operation | None:
+    """The arrival with what it is conditional on, if what reads stands before it in its block."""
+    parent = arrival.parent_op()
+    first = parent if isinstance(parent, scf.IfOp) else arrival
+    before = first.prev_op
+    while before is not None:
+        if isinstance(before, kernel.SyncWarpOp):
+            first = before
+        if any(op in reading for op in before.walk()):
+            return first
+        before = before.prev_op
+    return None

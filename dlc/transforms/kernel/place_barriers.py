@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
 from dlc.analysis.kernel.conflicts import Conflict
-from dlc.analysis.kernel.proxies import crossing_barriers
+from dlc.analysis.kernel.proxies import crossing_barriers, releases_of_read_slots
 from dlc.analysis.kernel.slots import Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
@@ -31,7 +31,8 @@ class PlaceBarriersPass(ModulePass):
     threads, at least one a write: see `dlc.analysis.kernel.conflicts`. Each stands where all
     threads of the block come by, in the innermost loop around both accesses that allows it, and
     none can be left out. A kernel whose control flow leaves no such place is refused. Where
-    products of warpgroups read what threads wrote, each thread fences before the barrier: see
+    products of warpgroups read what threads wrote, each thread fences before the barrier, and where
+    boxes are written to what threads have read, before it frees the slot: see
     `dlc.analysis.kernel.proxies`.
     *Why*: a GPU runs the warps of a block in any order, and at a barrier all wait for the slowest.
 
@@ -64,7 +65,7 @@ class PlaceBarriersPass(ModulePass):
             func.lockstep = None
             done = [counted(count, "barrier")]
             if fences:
-                done.append(f"{counted(fences, 'fence')} before products of warpgroups")
+                done.append(f"{counted(fences, 'fence')} before the asynchronous proxy")
             remark(self.name, func.name_, ", ".join(done))
 
 
@@ -93,14 +94,15 @@ def place_barriers(func: kernel.FuncOp) -> int:
 def place_fences(func: kernel.FuncOp) -> int:
     """
     Inserts `kernel.fence_proxy_async` in front of the barriers between what threads write and
-    products of warpgroups that read it; returns how many.
+    products of warpgroups that read it, and of what frees slots that threads have read and boxes
+    are written to; returns how many.
     """
-    crossed = crossing_barriers(func, Slots(func))
-    for barrier in crossed:
+    places = [*crossing_barriers(func, Slots(func)), *releases_of_read_slots(func)]
+    for place in places:
         fence = kernel.FenceProxyAsyncOp()
-        fence.location = barrier.location
-        Rewriter.insert_op(fence, InsertPoint.before(barrier))
-    return len(crossed)
+        fence.location = place.location
+        Rewriter.insert_op(fence, InsertPoint.before(place))
+    return len(places)
 
 
 def _separate(
