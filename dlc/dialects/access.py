@@ -12,6 +12,7 @@ from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -79,6 +80,9 @@ class IndexedOp(IRDLOperation, ABC):
     map = prop_def(AffineMapAttr)
     conditions = opt_prop_def(AffineMapAttr)
     traits = traits_def(CanonicalizedByDialect())
+
+    IS_TEST: ClassVar[bool] = False
+    """True for an operation that says whether its conditions hold: it has some."""
 
     @property
     def subscripts(self) -> tuple[Expr, ...]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BoolAttr,
@@ -266,6 +267,7 @@ class TestOp(IndexedOp, HasFolderInterface):
     """`%p = kernel.test where (condition, …)`: true if all conditions hold, for `scf.if`."""
 
     name = "kernel.test"
+    IS_TEST: ClassVar = True
     indices = var_operand_def(IndexType())
     result = result_def(i1)
     custom_directives = (Where,)

@@ -36,13 +36,18 @@ class FoldAccess(RewritePattern):
 
 
 class SimplifyIndex(RewritePattern):
-    """Subscripts and conditions take their simplest form; conditions that are sure go."""
+    """
+    Subscripts and conditions take their simplest form; conditions that are sure go, but for those
+    of a test, which is folded where all are.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: IndexedOp, rewriter: PatternRewriter, /) -> None:
         if not op.indices and op.conditions is None:
             return
         subscripts, where = op.subscripts, simplify_where(op.where)
+        if op.IS_TEST and not where:
+            return
         indices, maps = op.index_properties(subscripts, where)
         if indices != [*op.indices] or any(op.properties.get(n) != m for n, m in maps.items()):
             op.set_index(subscripts, where)
