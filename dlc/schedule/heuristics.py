@@ -26,12 +26,11 @@ from dlc.schedule.endings import IN_FLIGHT, Ending
 from dlc.schedule.estimate import fastest_form
 from dlc.schedule.likely_sizes import problems_around, steadiest
 from dlc.schedule.long_sums import accumulators, long_sums
+from dlc.schedule.points import other_neighbours, pointwise, transposing
 from dlc.schedule.problem import Problem
 from dlc.schedule.rows import (
     HELD,
-    RUN,
     RowPlan,
-    power_of_two,
     row_plan,
     row_sweeps,
     run_of,
@@ -40,7 +39,7 @@ from dlc.schedule.rows import (
 from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
-from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
+from dlc.target import STATIC_SHARED_LIMIT, WARP, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
@@ -107,7 +106,11 @@ def _choose(
         return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
     if outer:
         apart = accumulators([_lengths(op) for op in long_sums(kernel)])
-        schedule = _pointwise(extents, bool(inner), run_of(outer, outer.axes[-1:]), apart)
+        run = run_of(outer, outer.axes[-1:])
+        if not inner and (across := other_neighbours(outer)):
+            schedule = transposing(outer, across, run)
+            return Choice(schedule, "what is read and written has its neighbours along other axes")
+        schedule = pointwise(extents, bool(inner), run, apart)
         return Choice(schedule, "independent points: runs of neighbours, dealt over threads")
     return Choice("tileify", "a single point")
 
@@ -151,7 +154,7 @@ def _contraction(
     fitting = candidates(tiled.problem, target)
     if not fitting:
         extents = [tiled.outer.hint(a) for a in tiled.outer.axes]
-        return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
+        return Choice(pointwise(extents, True), "a contraction of which no tile fits on an SM")
     best = steadiest(alike(tiled.problem, target), around) if around else fitting[0]
     lost = [str(other) for other in fitting if other != best]
     if best.rings and target.has("tma") and not isinstance(best, WarpgroupCandidate):
@@ -270,7 +273,7 @@ def _cooperative(
     every = [_lengths(op) for op in reduces]
     lengths = [_lengths(op) for op in sums]
     if plan is None:
-        return _pointwise(extents, True, apart=accumulators(lengths))
+        return pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
         steps.append(_split(plan.parts, extents, ending=plan.ending, turns=along_size))
@@ -330,30 +333,5 @@ def combining(splits: int, extents: list[int]) -> str:
     if prod(extents) == 1:
         then = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
     else:
-        then = _pointwise(extents, False, apart=accumulators([[splits]]))
+        then = pointwise(extents, False, apart=accumulators([[splits]]))
     return f"{then},mark-unroll{{limit={IN_FLIGHT}}}"
-
-
-def _pointwise(extents: list[int], heavy: bool, run: int = RUN, apart: Sequence[str] = ()) -> str:
-    """
-    Deals the points over blocks of 256 threads; a thread takes a run of neighbouring points,
-    unless a point is work enough (`heavy`). Of widths, the one with the fewest idle threads.
-    `apart` is the step that takes long sums apart, if there are any.
-    """
-    if not extents:
-        return ",".join(["tileify", *apart])
-    columns = extents[-1]
-    run = 1 if heavy or columns < RUN else run
-    widest = min(BLOCK_THREADS, power_of_two(ceil(columns / run)))
-    across = min(
-        (n for n in (widest, widest // 2, widest // 4) if n >= min(widest, WARP)),
-        key=lambda n: (ceil(columns / (n * run)) * n, -n),
-    )
-    down = min(BLOCK_THREADS // across, power_of_two(extents[-2])) if len(extents) > 1 else 1
-    block = f"{down},{across * run}" if down > 1 else f"{across * run}"
-    thread = f"{down},{across}" if down > 1 else f"{across}"
-    steps = ["tileify", f"blockify-launch{{block={block} thread={thread}}}"]
-    steps += apart
-    if run > 1:
-        steps.append(f"register-tile{{extents={run}}}")
-    return ",".join(steps)
