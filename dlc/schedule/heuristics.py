@@ -98,7 +98,11 @@ def _choose(
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target, along_size, around)
     if plan := window_plan(kernel, target):
-        return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
+        apart = accumulators([_lengths(op) for op in long_sums(kernel)])
+        reason = "windows that overlap: a block fetches them once"
+        if not plan.slab_bytes:
+            reason = "windows: threads read them, neighbours from the same lines"
+        return Choice(_windows(outer, plan, apart), reason)
     if flat and reduces:
         schedule = _cooperative(outer, reduces, long_sums(kernel), target, along_size)
         scans = any(isinstance(op, loop.ForOp) for op in reduces)
@@ -239,7 +243,7 @@ def _panels(problem: Problem, best: Candidate) -> bool:
     return large and rows > 1 and columns > PANEL and columns % PANEL == 0
 
 
-def _windows(outer: loop.ForOp | None, plan: WindowPlan) -> str:
+def _windows(outer: loop.ForOp | None, plan: WindowPlan, apart: list[str]) -> str:
     """A block of neighbours that share what their windows read."""
     assert outer is not None
     axes = outer.axes[min(axis.index for axis in plan.block) :]
@@ -248,16 +252,13 @@ def _windows(outer: loop.ForOp | None, plan: WindowPlan) -> str:
         return ",".join(str(sizes.get(a, 1)) for a in axes)
 
     held = [plan.block[a] // plan.threads[a] for a in axes if a in plan.block]
-    serial = ",".join(str(n) for n in held if n > 1) or "1"
-    steps = [
-        "tileify",
-        f"blockify-launch{{block={per_axis(plan.block)} thread={per_axis(plan.threads)}}}",
-        f"stage-inputs{{budget={plan.slab_bytes}}}",
-        f"register-tile{{extents={serial}}}",
-        "pad-smem",
-        f"mark-unroll{{limit={MOST_UNROLLED}}}",
-    ]
-    return ",".join(steps)
+    serial = [str(n) for n in held if n > 1]
+    register = [f"register-tile{{extents={','.join(serial)}}}"] if serial else []
+    dealt = f"blockify-launch{{block={per_axis(plan.block)} thread={per_axis(plan.threads)}}}"
+    if not plan.slab_bytes:
+        return ",".join(["tileify", dealt, *(register or apart)])
+    staged = [f"stage-inputs{{budget={plan.slab_bytes}}}", *register, "pad-smem"]
+    return ",".join(["tileify", dealt, *staged, f"mark-unroll{{limit={MOST_UNROLLED}}}"])
 
 
 def _cooperative(

@@ -1,6 +1,6 @@
 """
-How blocks take reduces over windows that overlap, as of pooling and of convolutions of one channel
-a group: what windows share is fetched once.
+How blocks take reduces over windows, as of pooling and of convolutions of one channel a group:
+what windows share is fetched once, by the block or by the L1 cache.
 
 The estimate and the schedule go by one plan.
 """
@@ -22,15 +22,23 @@ from dlc.schedule.contraction_tiles import outer_loop
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, Target
 
 MOST_POINTS = 256
-"""Points of a window whose loop is worth staging for; larger ones are rows."""
+"""Points of a window, at most; larger ones are rows."""
 HELD = 4
 """The most points of a thread, one below the other."""
+MOST_LOADS = 128
+"""Loads of a thread that are written out; for larger windows it has one point."""
 WIDTHS = (32, 64, 16, 128)
 """Neighbours of a block; the first of those that leave the fewest threads idle is taken."""
-INSTRUCTIONS = 4
-"""Of a thread for a point of a window: what it reads, its address, its place, the fold."""
-COPIED = 8
-"""Instructions for an element that is copied: its place, whether it is there, the copy."""
+STAGED_READ, READ = 4, 6
+"""Instructions of a thread for a point of a window: what it reads, from shared memory or from where
+it is, whether it is there, the fold."""
+STORED = 16
+"""Instructions of a thread for its place and its result."""
+COPIED = 36
+"""Instructions for an element that is copied: its place, whether it is there, the copy (as nvcc
+12 and 13 have it)."""
+LINE_BYTES = 128
+"""Bytes of the L1 cache that a warp reads in a clock."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +49,17 @@ class WindowPlan:
     """The points of a block along the axes of the loop around; 1 along others."""
     threads: Mapping[BlockArgument, int]
     slab_bytes: int
-    """Bytes of shared memory for what the windows of a block share."""
+    """Bytes of shared memory for what the windows of a block share; 0 where threads read what they
+    need and the L1 cache has it for the others."""
     fetched_bytes: float
     """Bytes that all blocks fetch, from L2 where they share them."""
     stored_bytes: float
     issue_seconds: float
-    """Seconds to issue the instructions of all threads."""
+    """Seconds to issue the instructions of all threads, or to read what they need of an SM."""
 
 
 def window_plan(kernel: loop.KernelOp, target: Target) -> WindowPlan | None:
-    """The plan of a kernel that reduces windows and nothing else, None if windows share nothing."""
+    """The plan of a kernel that reduces windows and nothing else, None if its reduces are rows."""
     outer = outer_loop(kernel)
     if outer is None or not outer.axes:
         return None
@@ -63,24 +72,53 @@ def window_plan(kernel: loop.KernelOp, target: Target) -> WindowPlan | None:
         return None
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     across, sliding = outer.axes[-1], _sliding(outer, reduce, loads)
-    if not sliding:
+    points = prod(map(outer.hint, outer.axes))
+    many = len(reduce.axes) > 1 and points >= target.sms * BLOCK_THREADS
+    if not sliding and not many:
         return None
     block = _block(outer, across, sliding)
     sizes: dict[SSAValue, int] = {**block, **{a: reduce.hint(a) for a in reduce.axes}}
-    points = {op: _points(op, sizes) for op in _distinct(loads)}
-    slabs = [n * element_bytes(op.result.type) for op, n in points.items()]
-    if sum(slabs) > STATIC_SHARED_LIMIT:
-        return None
+    slabs = {op: _points(op, sizes) for op in _distinct(loads)}
+    shared = sum(n * element_bytes(op.result.type) for op, n in slabs.items())
     blocks = prod(ceil(outer.hint(a) / block.get(a, 1)) for a in outer.axes)
     size = prod(block.values())
+    lanes = target.issue_lanes / target.warp
+    # In clocks of an SM, for the points of a warp.
+    staged = taps * STAGED_READ + STORED + COPIED * sum(slabs.values()) / size
     held = min(HELD, max(size // BLOCK_THREADS, 1))
+    # What is the same at all points of a thread is read once for them.
+    often = {op: 1 if _walks(op, outer.axes) else 1 / held for op in loads}
+    lines = sum(n * _lines(op, across, target) for op, n in often.items())
+    read = max((taps * READ * sum(often.values()) + STORED) / lanes, taps * lines)
+    stages = bool(sliding) and shared <= STATIC_SHARED_LIMIT and staged / lanes < read
+    if not stages:
+        held = held if taps * len(loads) * held <= MOST_LOADS else 1
+        block |= {a: n * held * BLOCK_THREADS // size for a, n in block.items() if a is not across}
+        blocks, size = blocks * size // prod(block.values()), prod(block.values())
     threads = {a: n if a is across else n // held for a, n in block.items()}
-    work = size * (taps * INSTRUCTIONS + COPIED) + COPIED * sum(points.values())
-    lanes = target.sms * target.issue_lanes * target.clock
     written = [op for op in kernel.walk() if isinstance(op, loop.StoreOp)]
     stored = sum(prod(shape_of(op.ref)) * element_bytes(op.value.type) for op in written)
-    seconds = blocks * work / lanes
-    return WindowPlan(block, threads, sum(slabs), blocks * sum(slabs), stored, seconds)
+    clocks = blocks * size / target.warp * (staged / lanes if stages else read)
+    return WindowPlan(
+        block,
+        threads,
+        shared if stages else 0,
+        blocks * shared,
+        stored,
+        clocks / target.sms / target.clock,
+    )
+
+
+def _walks(op: loop.LoadOp, axes: Sequence[BlockArgument]) -> bool:
+    """True if a load differs along the last of some axes."""
+    return any(s.coefficient(axes[-1]) != 0 for s in op.subscripts)
+
+
+def _lines(op: loop.LoadOp, across: BlockArgument, target: Target) -> float:
+    """The lines of the L1 cache that a warp of neighbours reads at once."""
+    step = next((abs(c) for s in reversed(op.subscripts) if (c := s.coefficient(across))), 0)
+    bytes = step * target.warp * element_bytes(op.result.type)
+    return min(bytes / LINE_BYTES + 1, target.warp)
 
 
 def _sliding(
