@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -72,6 +73,16 @@ def read_too_early(name: str, place: Place | None = None) -> ImportFailure:
 def place_of_error(filename: str, error: BaseException) -> Place | None:
     """The innermost place in a text where an error came from."""
     return _place_in_frames(filename, traceback.extract_tb(error.__traceback__))
+
+
+def place_of_frame(frame: FrameType) -> Place:
+    """What a frame is computing now."""
+    line, end, at, end_at = [*frame.f_code.co_positions()][frame.f_lasti // 2]
+    summary = traceback.FrameSummary(
+        frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name,
+        end_lineno=end, colno=at, end_colno=end_at,
+    )  # fmt: skip
+    return Place.of_frame(summary)
 
 
 def _place_in_frames(filename: str, frames: Sequence[traceback.FrameSummary]) -> Place | None:

@@ -17,6 +17,7 @@ from dlc.frontend.program_values import KEPT, SELF
 from dlc.frontend.script_places import place_of_sentence
 from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
+from dlc.frontend.tensor_texts import has_modules, makes_text
 
 Program: TypeAlias = tuple[torch.nn.Module, tuple[Any, ...]]
 """A module and its example inputs."""
@@ -48,7 +49,9 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
         result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
     base = torch.nn.Module if called is None else CalledModule
     made = forward(lifter, body, result)
-    trials = Trials(lifter.filename) if asks(made) else None
+    makes = any(makes_text(node, lifter.values) for node in (lifter.tree, *body, result))
+    compares = makes or asks(made) or has_modules(lifter.scope)
+    trials = Trials(lifter.filename) if compares else None
     kept = guarded(
         made, lifter.scope, lifter.filename, lifter.tree, trials, frozenset(lifter.assigned)
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from dlc.frontend.caught import is_caught, is_logged, own_streams
-from dlc.frontend.parts import place_in
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.parts import place_of_frame
+from dlc.frontend.source import ImportFailure
 
 SHOWS = "_shows"
 """The name by which a script's text asks whether it prints."""
@@ -43,11 +42,5 @@ def shows(called: Any = None, kept_by: Collection[str] = ()) -> bool:
     if not kept_by or not is_caught(called, kept_by):
         return False
     if is_logged(called):
-        raise ImportFailure(LOGGED, _place_of(sys._getframe(1)))
+        raise ImportFailure(LOGGED, place_of_frame(sys._getframe(1)))
     return True
-
-
-def _place_of(frame: FrameType) -> Place:
-    """Where code runs that has such a frame."""
-    positions = [*frame.f_code.co_positions()][frame.f_lasti // 2]
-    return place_in(frame.f_code.co_filename, frame.f_lineno, (positions[2] or 0) + 1)

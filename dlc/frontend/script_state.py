@@ -26,7 +26,7 @@ from dlc.frontend.process_state import ProcessState
 from dlc.frontend.quiet_traces import nothing_shown
 from dlc.frontend.script_objects import UNNAMED, described
 from dlc.frontend.script_places import place_of_change, place_of_draw, place_of_name
-from dlc.frontend.script_trials import Trials
+from dlc.frontend.script_trials import Trials, run
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced
 
@@ -131,7 +131,7 @@ def guarded(
         state = ScriptState(variables, process=process)
         try:
             with nothing_shown():
-                result = forward(*args) if trials is None else trials.run(forward, args)
+                result = run(forward, args, trials)
         except NameError as error:
             if error.name is None or error.name not in assigned:
                 raise

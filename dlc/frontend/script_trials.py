@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
+from operator import setitem
 from types import FunctionType
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -21,13 +24,19 @@ from dlc.frontend.constants import SCALARS, key_of
 from dlc.frontend.module_state import kept_state
 from dlc.frontend.outside import domains_of
 from dlc.frontend.parts import place_in
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.tensor_texts import texts_made_up
 
 DIFFERS = (
     "what is given here is another number each time that the program runs, of a clock, a file or "
     "what else the computer is asked for: its kernels would keep that of their first run; compute "
     "it before the random tensors"
 )
+TEXT = (
+    "the text of a tensor is made of its numbers, which a program that is compiled does not have; "
+    "compute with the tensor itself, or print it"
+)
+_trying = [False]
 Step = tuple[int, Hashable]
 """A line of the script, and what PyTorch is asked for there."""
 
@@ -44,8 +53,11 @@ class Trials:
     filename: str
     first: list[Step] | None = field(default=None)
 
-    def run(self, forward: Any, args: tuple[Any, ...]) -> Any:
-        """Runs the program; ImportFailure if it asks for something else than the first time."""
+    def run(self, forward: Any, args: tuple[Any, ...], texts: Sequence[Place | None]) -> Any:
+        """
+        Runs the program; ImportFailure if it asks for something else than the first time, maybe for
+        the `texts` of tensors that it has made.
+        """
         recorder = _Recorder(self.filename)
         with recorder:
             result = forward(*args)
@@ -53,12 +65,24 @@ class Trials:
             self.first = recorder.steps
             return result
         steps = zip(self.first, recorder.steps, strict=False)
-        for one, other in steps:
-            if one != other:
-                raise ImportFailure(DIFFERS, place_in(self.filename, max(other[0], 1), 1))
-        if len(self.first) != len(recorder.steps):
-            raise ImportFailure(DIFFERS, place_in(self.filename, self.first[-1][0], 1))
+        line = next((other[0] for one, other in steps if one != other), None)
+        if line is None and len(self.first) != len(recorder.steps):
+            line = self.first[-1][0]
+        if line is not None:
+            if texts:
+                raise ImportFailure(TEXT, texts[0])
+            raise ImportFailure(DIFFERS, place_in(self.filename, max(line, 1), 1))
         return result
+
+
+def run(forward: Any, args: tuple[Any, ...], trials: Trials | None) -> Any:
+    """Runs a program that is traced, and compares what it asks for with its first run."""
+    compared = trials is not None and trials.first is not None
+    with texts_made_up(first=not compared) as texts:
+        result = forward(*args) if trials is None else trials.run(forward, args, texts)
+    if texts and not compared and not _trying[0]:
+        raise ImportFailure(TEXT, texts[0])
+    return result
 
 
 class _Recorder(TorchFunctionMode):
@@ -99,14 +123,18 @@ def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
     """
     with ExitStack() as stack:
         stack.enter_context(kept_state(module))
-        mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.callback(setitem, _trying, 0, False)
+        _trying[0] = True
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+        stack.enter_context(mode)
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(redirect_stdout(StringIO()))
         stack.enter_context(torch.no_grad())
         for flag in ("_is_compiling_flag", "_is_exporting_flag"):
             stack.callback(setattr, torch.compiler, flag, getattr(torch.compiler, flag))
             setattr(torch.compiler, flag, True)
-        given = tree_map_only(torch.Tensor, mode.from_tensor, args)
+        of = partial(mode.from_tensor, static_shapes=True)
+        given = tree_map_only(torch.Tensor, of, args)
         try:
             module(*given)
         except ImportFailure:

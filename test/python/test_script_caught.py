@@ -169,3 +169,40 @@ def test_what_is_called_by_another_name_acts_where_it_is_shown(made: str, called
     found = captured_or_why(text)
     assert not isinstance(found, ImportFailure)
     torch.testing.assert_close(found, plain(text))
+
+
+TEXTS = {
+    "of a tensor": "return t * len(str(t))",
+    "in a format": "return t * len(f'{t.sum()}')",
+    "by a percentage": "return t * len('%s' % t)",
+    "of a list": "return t * len(repr([t]))",
+    "of a number": "return t * len(f'{t.sum().item():.3f}')",
+    "read as a number": "return t * float(f'{t.sum().item():.3f}')",
+    "searched": "return t * 3 if 'nan' in str(t) else t",
+    "printed to a stream": "b = io.StringIO()\n    print(t, file=b)\n    return t * b.tell()",
+    "caught": "b = io.StringIO()\n    with redirect_stdout(b):\n        print(t.sum().item())\n"
+    "    return t * len(b.getvalue())",
+}
+
+
+@pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
+def test_no_program_computes_with_the_text_of_a_tensor(body: str) -> None:
+    with pytest.raises(ImportFailure, match="the text of a tensor is made of") as error:
+        captured(f"{OUT}def f(t):\n    {body}\n{USED}r = f(y)")
+    assert error.value.place is not None
+    assert 4 < error.value.place.line < 8
+
+
+TOLD = {
+    "a message": "m = f'{t} {t.mean():.3f} {t.sum().item():.2f}'\n    print(m)\n    return t * 2",
+    "of one width": "m = f'{t.sum().item():12.3f}'\n    return t * len(m)",
+    "counted": "n = []\n    n.append(str(t))\n    return t * len(n)",
+    "of a size": "return t * len(str(t.shape))",
+    "of a dtype": "return t * len(f'{t.dtype}')",
+}
+
+
+@pytest.mark.parametrize("body", TOLD.values(), ids=TOLD)
+def test_a_text_may_be_made_of_a_tensor_to_be_told(body: str) -> None:
+    text = f"def f(t):\n    {body}\n{USED}r = f(y)"
+    torch.testing.assert_close(captured(text), plain(text))
