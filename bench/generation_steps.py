@@ -182,7 +182,7 @@ class DlcSteps:
         logits = self.programs["logits"]()
         tokens = torch.tensor(self.prompts, device=self.how.device)
         eager, exact = both(self.model, tokens, 1)
-        judged = compare(logits, exact[:, -1], eager[:, -1], backend=self.how.backend)
+        judged = compare(logits, exact[:, -1], eager[:, -1])
         return {"ok": judged.ok, "error": judged.error, "eager_error": judged.eager_error,
                 "bound": judged.bound}  # fmt: skip
 
@@ -206,7 +206,7 @@ def judge(model: Any, prompts: list[list[int]], found: list[list[int]], how: How
     new = len(found[0])
     eager, exact = both(model, texts[:, :-1], new)
     chosen = texts[:, -new:, None]
-    bound = compare(eager, exact.double(), eager, backend=how.backend).bound
+    bound = compare(eager, exact.double(), eager).bound
     largest = exact.abs().max()
     below = (exact.amax(-1) - exact.gather(2, chosen)[..., 0]) / largest
     return {

@@ -84,7 +84,6 @@ class Reference:
     exact: list[torch.Tensor]
     eager: list[torch.Tensor] | list[None]
     longest_reduction: int
-    backend: str
     precision: Precision = "f32"
     """What products of f32 may be computed in."""
 
@@ -93,7 +92,7 @@ class Reference:
         if len(results) != len(self.exact):
             raise ValueError(f"expected {len(self.exact)} results, found {len(results)}")
         judged = [
-            compare(r, x, e, self.longest_reduction, self.backend, self.precision)
+            compare(r, x, e, self.longest_reduction, self.precision)
             for r, x, e in zip(results, self.exact, self.eager, strict=True)
         ]
         return max(judged, key=lambda a: (not a.ok, a.error))
@@ -133,7 +132,7 @@ def measure(
         announce("reference", "results in fp64 and eager", RUN_SECONDS)
         exact = subject.exact()
         eager = _eager(subject) if exact and subject.has_eager else [None] * len(exact)
-        reference = Reference(exact, eager, longest_reduction, device.backend, precision)
+        reference = Reference(exact, eager, longest_reduction, precision)
         for contender in contenders:
             result = results[contender.name]
             staged = _prepare(subject, contender, timer, reference, result, announce)

@@ -193,7 +193,7 @@ def report_accuracy(
     backend: Backend,
 ) -> int:
     """Prints the rows with the errors of those that are tensors; 1 where one is wrong, else 0."""
-    judged = reference.judge(results, backend.name)
+    judged = reference.judge(results)
     figures = [
         [str(list(r.shape)), f"{a.error:.2e}", f"{a.eager_error:.2e}", f"{a.bound:.2e}"]
         for r, a in zip(results, judged, strict=True)

@@ -2,9 +2,10 @@
 The accuracy that a result must have: dlc's rule, in one place.
 
 An error is max |y - y64| over a tensor relative to max |y64|, both over what is finite. It may be
-c times eager PyTorch's error or 4 ulp of the result's dtype, whichever is more: c is 2 on a GPU,
-and on the host max(2, sqrt(K) / 4) for a program whose longest reduction has K terms, since CPU
-libraries sum in many partial sums where a kernel sums in order. Where products of f32 may be
+c times eager PyTorch's error or 4 ulp of the result's dtype, whichever is more: c is
+max(2, sqrt(K) / 4) for a program whose longest reduction has K terms, since libraries may sum in
+many partial sums where a kernel sums in order (of 864 terms of a transposed convolution cuDNN on an
+H100 is off by 2.4e-7, a kernel by 1.4e-6). Where products of f32 may be
 computed in tf32 (`dlc.precision`), an ulp is that of tf32, if that is more; three products of tf32
 are judged as f32.
 """
@@ -56,7 +57,6 @@ def compare(
     reference64: torch.Tensor,
     eager: torch.Tensor | None,
     longest_reduction: int = 1,
-    backend: str = "host",
     precision: Precision = "f32",
 ) -> Accuracy:
     """
@@ -89,7 +89,7 @@ def compare(
     error = _largest(result.double() - reference64, ~exact) / (scale or 1.0)
     eager_finite = eager.isfinite() & rounded.isfinite()
     eager_error = _largest(eager.double() - reference64, eager_finite) / (scale or 1.0)
-    factor = 2.0 if backend == "cuda" else max(2.0, sqrt(longest_reduction) / 4)
+    factor = max(2.0, sqrt(longest_reduction) / 4)
     eps = max(torch.finfo(result.dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
     bound = max(factor * eager_error, ulps * eps)
     return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))

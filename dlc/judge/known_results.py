@@ -23,18 +23,18 @@ class Known:
     precision: Precision = "f32"
     """What products of f32 may be computed in."""
 
-    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+    def complaint(self, results: Sequence[torch.Tensor]) -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
-        for number, accuracy in enumerate(self.judge(results, backend)):
+        for number, accuracy in enumerate(self.judge(results)):
             if not accuracy.ok:
                 place = _worst_element(results[number], self.exact[number])
                 return f"result {number} has {accuracy}{place}"
         return None
 
-    def judge(self, results: Sequence[torch.Tensor], backend: str) -> list[Accuracy]:
+    def judge(self, results: Sequence[torch.Tensor]) -> list[Accuracy]:
         eager = self.eager or [None] * len(self.exact)
         judged: list[Accuracy] = []
-        how = self.longest_reduction, backend, self.precision
+        how = self.longest_reduction, self.precision
         for result, exact, own in zip(results, self.exact, eager, strict=True):
             if own is not None and result.element_size() == own.element_size():
                 result = result.view(own.dtype)  # Tensor IR has no unsigned bytes

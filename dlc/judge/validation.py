@@ -70,8 +70,8 @@ class WrongResult(ValueError):
 class Judge(Protocol):
     """Knows the right results of a program on some inputs."""
 
-    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
-        """An error in the results from that backend; None if they are right."""
+    def complaint(self, results: Sequence[torch.Tensor]) -> str | None:
+        """An error in the results; None if they are right."""
         ...
 
 
@@ -220,7 +220,7 @@ class Validation:
             asked += zip(cycle(executors), unusual, strict=False)
             for executor, trial in asked:
                 backend = executor.backend
-                said = trial.judge.complaint(run(executor, trial.arguments), backend.name)
+                said = trial.judge.complaint(run(executor, trial.arguments))
                 if said is not None:
                     how = [trial.name] if trial.name else []
                     if isinstance(backend, HostBackend):

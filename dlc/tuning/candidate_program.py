@@ -82,7 +82,7 @@ class Subject:
 
     def complaint(self, results: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
         """What is wrong with results; empty if nothing is."""
-        how = longest_reduction(self.module), "host", self.target.precision
+        how = longest_reduction(self.module), self.target.precision
         for number, (result, right) in enumerate(zip(results, expected, strict=True)):
             verdict = compare(result.cpu(), right.double(), None, *how)
             if not verdict.ok:

@@ -102,7 +102,7 @@ def judge(
     assert len(found) == len(exact) == len(eager)
     for number, (own, reference, known) in enumerate(zip(found, exact, eager, strict=True)):
         if isinstance(own, torch.Tensor):
-            judged = compare(own.cpu(), reference, known, longest, "host", precision)
+            judged = compare(own.cpu(), reference, known, longest, precision)
             assert judged.ok, f"result {number}: {judged}"
 
 

@@ -74,7 +74,7 @@ def check(f: Callable[..., torch.Tensor], *args: torch.Tensor, backend: Any) -> 
     for _ in range(2):
         result = program(*args)
         assert result.stride() == eager.stride()
-        judged = compare(result.cpu(), exact.cpu(), eager.cpu(), longest, backend.name)
+        judged = compare(result.cpu(), exact.cpu(), eager.cpu(), longest)
         assert judged.ok, f"{judged}"
 
 
