@@ -94,6 +94,7 @@ def loop_kernels(module: ModuleOp) -> list[Row]:
                 "name": op.name_,
                 "launches": (1 + again[op]) * (2 if cost.combine_seconds else 1),
                 "estimate_us": cost.seconds * 1e6 * (1 + again[op]),
+                "one_us": cost.seconds * 1e6,
                 "memory_bytes": cost.memory_bytes * (1 + again[op]),
                 "flops": cost.flops * (1 + again[op]),
                 "sms_used": cost.share,

@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from tensor_cores import HOPPER, RUNGS, SIZE, linear
 
+from dlc.schedule.heuristics import combining
+
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -146,6 +148,30 @@ _SPLIT = (
 _SQUARE = ((4096, 4096), (4096, 4096))
 
 
+def _parts() -> Iterator[Program]:
+    """Products of blocks for about every SM, with K in parts that are added in each way."""
+    for size, block, thread, points, strip, splits in (
+        ((1024, 1024, 1024), "256,128", "16,16", "16,8", 8, 4),
+        ((1024, 1024, 1024), "128,128", "16,16", "8,8", 4, 2),
+        ((128, 4096, 4096), "128,256", "16,16", "8,16", 8, 8),
+        ((128, 4096, 4096), "128,128", "16,16", "8,8", 4, 4),
+        ((512, 512, 512), "128,64", "16,16", "8,4", 4, 4),
+        ((512, 512, 512), "64,64", "8,16", "8,4", 4, 2),
+    ):  # fmt: skip
+        rows, columns, k = size
+        for combine in ("", " combine=last", " combine=cluster"):
+            how = combine or f' then="{combining(splits, [rows, columns])}"'
+            split = f",split-matmul-k{{splits={splits}{how}}},blockify"
+            schedule = _TILES.format(
+                bk=16, block=block, thread=thread, group="", points=points, depth=3,
+                strips=_STRIPS.format(strip),
+            ).replace(",blockify", split)  # fmt: skip
+            ending = combine.partition("=")[2] or "kernel"
+            name = f"choices/parts.{rows}x{k}x{columns}.{block.replace(',', 'x')}.{splits}.{ending}"
+            made = of_function(matmul, (rows, k), (k, columns))
+            yield Program(name, made, {"schedules": {"matmul": schedule}})
+
+
 def choices() -> Iterator[Program]:
     """One program by several schedules, of which the estimate has an order."""
     for block, thread, points, strip in (
@@ -153,20 +179,17 @@ def choices() -> Iterator[Program]:
         ("128,128", "16,16", "8,8", 4), ("128,128", "8,16", "16,8", 8),
         ("64,128", "8,16", "8,8", 4),
     ):  # fmt: skip
-        for bk, depth, group, strips in (
-            (16, 3, " group=8", True), (16, 3, "", True), (16, 2, " group=8", True),
-            (8, 4, " group=8", True), (16, 3, " group=8", False),
-        ):  # fmt: skip
+        for depth in (2, 3):
             schedule = _TILES.format(
-                bk=bk, block=block, thread=thread, group=group, points=points, depth=depth,
-                strips=_STRIPS.format(strip) if strips else "",
+                bk=16, block=block, thread=thread, group=" group=8", points=points, depth=depth,
+                strips=_STRIPS.format(strip),
             )  # fmt: skip
-            told = f"{points.replace(',', 'x')}.of.{block.replace(',', 'x')}x{bk}.in{depth}"
-            name = f"choices/square{'' if group else '.rows'}.{told}{'' if strips else '.plain'}"
+            told = f"{points.replace(',', 'x')}.of.{block.replace(',', 'x')}x16.in{depth}"
             made = of_function(matmul, *_SQUARE)
-            yield Program(name, made, {"schedules": {"matmul": schedule}})
-    for shape in (((32, 2048), (2048, 2048)), ((32, 5632), (5632, 2048)), ((16, 4096), (4096, 64))):
-        for splits in (4, 8, 16, 32):
+            yield Program(f"choices/square.{told}", made, {"schedules": {"matmul": schedule}})
+    yield from _parts()
+    for shape in (((32, 2048), (2048, 2048)), ((16, 4096), (4096, 64))):
+        for splits in (8, 16):
             for combine in ("", " combine=last", " combine=cluster"):
                 if combine == " combine=cluster" and splits > 8:
                     continue

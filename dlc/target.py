@@ -12,6 +12,10 @@ on T4, which has none), over SMs and boost clock. `mma` reaches these rates but 
 `wgmma` does: 63 % of it (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
 Architecture via Microbenchmarking", IPDPS 2024), and on sm_100, where `tcgen05` does: there the
 rate of an SM of A100 is assumed, a quarter.
+
+"Measured" is on an H100 80GB HBM3 with CUDA 13.0, 2026-11-26, in captured graphs; other chips are
+taken to be alike in what says so, but for the sizes of their parts: RTX 5090 has 11 of the 12 that
+GB202 has, B200 has 8 (NVIDIA's whitepapers), whose SMs are dealt as evenly as pairs allow.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from dlc import plugins
@@ -84,6 +89,9 @@ SHARED_UNIT = 128
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 
+START_CLOCKS = 1250
+"""Clocks from the begin of a kernel until what its blocks fetch first arrives."""
+
 DEFAULT_TARGET = "sm_90"
 TARGET_ATTRIBUTE = "dlc.target"
 PRECISION_ATTRIBUTE = "dlc.precision"
@@ -132,15 +140,23 @@ class Target:
     issue_lanes: int = 128
     """Threads for which an SM issues an instruction in a clock: four warps."""
     registers_per_sm: int = 65536
-    cluster_bytes: float = 11
-    """Bytes a clock that an SM reads of others in its cluster: 2.65 TB/s of an H800 whose clusters
-    have 4 blocks (Luo et al.)."""
-    cluster_clocks: int = 180
-    """From an SM to another in its cluster (Luo et al.)."""
-    gpc_sms: int = 16
-    """SMs among which a cluster finds its own, at least."""
-    launch_seconds: float = 2e-6
-    """Seconds that a kernel in a captured graph costs beside its work."""
+    cluster_bytes: float = 14
+    """Bytes a clock that an SM reads of others in its cluster: measured, 15.2 of 2, 14.7 of 4, 13.3
+    of 8."""
+    cluster_clocks: int = 280
+    """From an SM to another in its cluster and back: measured, 272 of 2, 305 of 8."""
+    cluster_barrier: int = 1000
+    """Clocks that the blocks of a cluster lose where they meet: measured, 830 to 1900."""
+    gpcs: tuple[int, ...] = ()
+    """The SMs of each part of the chip in which a cluster finds its own; if empty, it has none."""
+    launch_seconds: float = 0.9e-6
+    """Seconds that a kernel in a captured graph costs beside its work: measured, 0.78 us of one
+    block, 0.93 of one for each SM."""
+    memory_share: float = 0.9
+    """The share of the memory's rate that kernels reach: measured, 3.0 to 3.1 TB/s read, 2.8
+    copied; as much of A100, RTX 3090 and RTX 4090 (BabelStream)."""
+    l2_bytes_per_clock: float = 64 / 3
+    """Bytes a clock that an SM draws of L2 if all do: about a third of what one could take."""
     tensor_lanes: int = 256
     """Multiply-adds of f16 or bf16 that the tensor cores of an SM do in a clock, sums in f32."""
     mma_share: float = 1.0
@@ -225,20 +241,37 @@ class Target:
         }
         return {name: rate for name, rate in found.items() if rate}
 
+    @property
+    def memory_rate(self) -> float:
+        """Bytes a second that kernels reach."""
+        return self.memory_bandwidth * self.memory_share
+
+    @property
+    def start_seconds(self) -> float:
+        """From the begin of a kernel until what its blocks fetch first arrives."""
+        return START_CLOCKS / self.clock
+
     @cached
     def l2_bandwidth(self) -> float:
-        """About a third of the 64 bytes a clock that each SM could take."""
-        return self.sms * self.sm_bandwidth / 1.5
+        """Bytes a second that all SMs draw of L2."""
+        return self.sms * self.l2_bytes_per_clock * self.clock
 
-    def clustered_sms(self, blocks: int, resident: int = 1) -> float:
+    def clusters_at_once(self, blocks: int, resident: int = 1) -> int:
+        """Clusters of so many blocks that run at once, where an SM has at most so many blocks."""
+        return sum(sms * resident // blocks for sms in self.gpcs)
+
+    def busiest_share(self, blocks: int, cluster: int = 1, resident: int = 1) -> int:
         """
-        SMs that clusters of so many blocks fill, of which an SM has so many at once: pairs stand
-        beside each other, more share what is left of one part of the chip.
+        How many of so many blocks the SM has that has most: those of a cluster find their SMs in
+        one part of the chip, at the same time.
         """
-        if blocks <= 2:
-            return self.sms
-        held = self.gpc_sms * resident // blocks * blocks
-        return self.sms // self.gpc_sms * held / resident
+        if cluster == 1:
+            return ceil(blocks / self.sms)
+        at_once = max(self.clusters_at_once(cluster, resident), 1)
+        turns, rest = divmod(ceil(blocks / cluster), at_once)
+        ways = range(resident + 1)
+        own = next((n for n in ways if self.clusters_at_once(cluster, n) >= rest), resident)
+        return turns * resident + own
 
     @property
     def most_l2_bandwidth(self) -> float:
@@ -271,11 +304,13 @@ _ROWS = (
     Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
     Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63),
+           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63,
+           gpcs=(18, 18, 18, 16, 16, 16, 16, 14), l2_bytes_per_clock=27),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, lacks=("wgmma",)),
+           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, lacks=("wgmma",),
+           gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
     Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
-           lacks=("wgmma",)),
+           lacks=("wgmma",), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),
 )  # fmt: skip
 for _row in _ROWS:
     DLC.target(_row)

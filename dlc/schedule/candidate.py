@@ -34,7 +34,7 @@ from dlc.schedule.endings import (
     least_ending_seconds,
 )
 from dlc.schedule.problem import Problem
-from dlc.target import SECTOR_BYTES, Target
+from dlc.target import SECTOR_BYTES, START_CLOCKS, Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
@@ -46,6 +46,10 @@ SCHEDULERS = 4
 """Of an SM, each of which issues the instructions of warps of its own."""
 MANY = 64
 """Sums of a thread with which three warps fill the issue slots of a scheduler."""
+FACTORS_AT_ONCE = 2
+"""Points of K of which a thread holds the factors, as nvcc has it."""
+ADDRESSES = 32
+"""Registers of a thread beside sums and factors."""
 CHUNK_INSTRUCTIONS = 40
 """Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
@@ -59,10 +63,12 @@ WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 SHARED_WAVEFRONTS = 2
 """The same where each lane reads what its neighbour does: sixteen lanes at a time
-(`dlc.analysis.kernel.banks`). Estimates of contractions leave it out."""
+(`dlc.analysis.kernel.banks`): neighbours have the same rows."""
 DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
-START = 2500
+MOST_FILLED = 0.83
+"""The share of its issue slots, or of the time of its tensor cores, that an SM fills at best."""
+START = 2 * START_CLOCKS
 """Clocks of a block before its first and after its last chunk."""
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
@@ -73,19 +79,19 @@ OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", 
 """What depends neither on the depth of rings nor on the parts of K."""
 
 
-def filled(warps: float) -> float:
-    """The share of its issue slots that a scheduler fills with so many warps: it wants three."""
-    return min(1.0, 0.55 + 0.15 * warps)
-
-
 def issuing(warps: float) -> float:
     """The share of an SM's issue slots that so many warps can fill: each has one scheduler's."""
     return min(1.0, warps / SCHEDULERS)
 
 
-def issued(warps: float) -> float:
-    """The share of them that so many warps fill, some of which wait."""
-    return min(issuing(warps), filled(warps / SCHEDULERS))
+def issued(warps: float, sums: float = MANY) -> float:
+    """
+    The share of them that so many warps fill, some of which wait: a scheduler wants three, or fewer
+    whose threads have more sums than `MANY`, as these wait for less. Measured of products on an
+    H100: 0.6 by a warp of 32 sums, 0.7 by two.
+    """
+    each = max(1.0, warps / SCHEDULERS) * max(1.0, sums / MANY)
+    return issuing(warps) * min(MOST_FILLED, 0.5 + 0.1 * each)
 
 
 @dataclass(frozen=True)
@@ -217,10 +223,14 @@ class Candidate:
 
     @cached
     def registers(self) -> int:
-        """Registers of a thread: its sums, four points of K of all factors, addresses."""
+        """
+        Registers of a thread: its sums, two points of K of all factors, addresses (nvcc 13.0 for
+        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; 142 to 150 of 8x8 of convolutions).
+        """
         p, (rows, columns) = self.problem, self.thread
         factors = rows * p.row_factors + columns * p.column_factors
-        count = rows * columns * p.sums + VECTOR * factors + 32
+        beside = ADDRESSES if p.is_flat else 2 * ADDRESSES - 8
+        count = rows * columns * p.sums + FACTORS_AT_ONCE * factors + beside
         return count + -count % 8
 
     @cached
@@ -344,7 +354,9 @@ class Candidate:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
         t, (ffma, loads) = self.target, self.step
         warps = self.thread_count / t.warp
-        wavefronts = WAVEFRONTS * loads
+        of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
+        of_rows = self.thread[0] * self.problem.row_factors
+        wavefronts = of_row * of_rows + WAVEFRONTS * (loads - of_rows)
         issue = (ffma + loads) * t.warp / t.issue_lanes
         longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
         steps = self.points / VECTOR * (longest + UNHIDDEN * wavefronts)
@@ -353,8 +365,7 @@ class Candidate:
     @cached
     def issue_seconds(self) -> float:
         """Time of the SM that has the most blocks."""
-        sms = self.target.clustered_sms(self.cluster, max(self.resident, 1))
-        share = ceil(self.blocks / sms)
+        share = self.target.busiest_share(self.blocks, self.cluster, max(self.resident, 1))
         hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
         hidden = max(hidden, self.path_clocks)
         clocks, left = 0.0, share
@@ -368,15 +379,12 @@ class Candidate:
         return (clocks + START - self.turn_clocks) / self.target.clock
 
     def utilization(self, warps: float) -> float:
-        """
-        The share of issue slots that so many warps of an SM fill: each scheduler wants three, or
-        fewer whose threads have more sums than `MANY`, as these wait for less.
-        """
-        return filled(warps / SCHEDULERS * max(1, self.sums / MANY))
+        """The share of issue slots that so many warps of an SM fill."""
+        return issued(warps, self.sums)
 
     @cached
     def memory_seconds(self) -> float:
-        return self.problem.compulsory_bytes / self.target.memory_bandwidth
+        return self.problem.compulsory_bytes / self.target.memory_rate
 
     @cached
     def l2_seconds(self) -> float:
@@ -403,7 +411,8 @@ class Candidate:
         """The predicted time."""
         if self.resident < 1 or self.shared_held > self.target.shared_per_block:
             return inf
-        longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
+        fetching = self.target.start_seconds + max(self.memory_seconds, self.l2_seconds)
+        longest = max(self.issue_seconds, fetching)
         return self.target.launch_seconds + longest + self.ending_seconds
 
     @property

@@ -244,7 +244,7 @@ class CascadeCandidate:
             waited = LATENCY * self._copied_in_turn
         warps = self.thread_count / self.target.warp
         alone = self.chunk_clocks / issuing(warps)
-        together = running * self.chunk_clocks / issued(running * warps)
+        together = running * self.chunk_clocks / issued(running * warps, 2 * prod(self.thread))
         return max(together, hidden, alone + PHASES * PHASE_CLOCKS + waited)
 
     @property
@@ -267,7 +267,7 @@ class CascadeCandidate:
         of_keys = p.key_bytes + p.columns * p.column_bytes + p.rows * p.score_bytes
         fetched = p.batch * (p.keys * p.share * of_keys + p.rows * p.row_bytes)
         at_once = min(self.blocks, t.sms) * t.sm_bandwidth
-        return max(fetched / at_once, min(fetched, p.memory_bytes) / t.memory_bandwidth)
+        return max(fetched / at_once, min(fetched, p.memory_bytes) / t.memory_rate)
 
     @property
     def parts(self) -> Parts:

@@ -33,11 +33,11 @@ IN_FLIGHT = 32
 HELD_WORDS = (MAX_REGISTERS + 1) // 2
 """Registers of a thread of the last block for what it folds and the parts that it loads at once:
 no more than a tile has that fills them."""
-MEETINGS = 3
-"""Ways from an SM of a cluster to another: all have come, what they hold is read, and that is
-known."""
-ARRIVALS = 2
-"""Round trips to L2 until a block knows that it is the last: its parts are there, it is counted."""
+MEETINGS = 2
+"""Barriers of a cluster: all hold their parts, and these have been read."""
+ARRIVALS = 3
+"""Round trips to L2 until all threads of a block know that it is the last: its parts are there, it
+is counted. Measured on an H100, with what it reads first: 1.7 us of 8 blocks, 2.2 of 32."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def combining_seconds(parts: Parts, target: Target) -> float:
     Writing and reading the parts, and the launch of the kernel that combines them, which waits for
     as many at once as it has in flight.
     """
-    waits = (ceil(parts.count / IN_FLIGHT) - 1) * LATENCY / target.clock
+    waits = ceil(parts.count / IN_FLIGHT) * LATENCY / target.clock
     return target.launch_seconds + 2 * parts.bytes / _rate(parts.bytes, target) + waits
 
 
@@ -101,11 +101,11 @@ def cluster_seconds(parts: Parts, target: Target) -> float:
     Writing the parts to shared memory, meeting twice, and reading a share of all of them: of the
     blocks of the SM that has most, which read about as much as they hold.
     """
-    blocks = ceil(parts.groups * parts.count / target.clustered_sms(parts.count))
-    held = 4 * parts.group_words * blocks
+    blocks = target.busiest_share(parts.groups * parts.count, parts.count)
+    held = 4 * parts.group_words
     writing = held / (BANKS * BANK_BYTES)
-    reading = held * (parts.count - 1) / parts.count / target.cluster_bytes
-    return (writing + reading + MEETINGS * target.cluster_clocks) / target.clock
+    reading = held * (parts.count - 1) / parts.count / target.cluster_bytes + target.cluster_clocks
+    return blocks * (writing + reading + MEETINGS * target.cluster_barrier) / target.clock
 
 
 def folding_registers(parts: Parts, ending: Ending = "last") -> int:
@@ -156,4 +156,4 @@ def fastest_ending(parts: Parts, target: Target) -> Ending:
 
 
 def _rate(size: int, target: Target) -> float:
-    return target.l2_bandwidth if 2 * size < target.l2_bytes else target.memory_bandwidth
+    return target.l2_bandwidth if 2 * size < target.l2_bytes else target.memory_rate

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dlc.analysis.loop.cost import work_of
-from dlc.dialects.loop import KernelOp
+from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
@@ -97,7 +97,8 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
-        longest = max(best.seconds, memory_bytes / target.memory_bandwidth + best.ending_seconds)
+        fetching = target.start_seconds + memory_bytes / target.memory_rate
+        longest = max(best.seconds, fetching + best.ending_seconds)
         seconds, combine = target.launch_seconds + longest, best.combine_seconds
         return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine)
     tiled = tiled_contraction(kernel)
@@ -115,16 +116,18 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     if windows is not None:
         l2_bytes = min(l2_bytes, windows.fetched_bytes + windows.stored_bytes)
         issue, steps = windows.issue_seconds, 0
-    bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
+    bandwidth = min(target.memory_rate, share * target.sms * target.sm_bandwidth)
     rows = None if tiled or windows else split_rows(kernel, target)
     if rows is not None:
         ending = ending_seconds(rows.left, target, rows.ending)
         combine = ending if rows.ending == "workspace" else 0
+    reduces = any(isinstance(op, ReduceOp) for op in kernel.walk())
     longest = max(
         issue,
+        (2 if reduces else 1) * target.start_seconds,  # what is combined waits for what is loaded
         flops / (target.flops * share),
-        work.memory_bytes / bandwidth,
-        l2_bytes / (target.l2_bandwidth * share),
+        target.start_seconds + work.memory_bytes / bandwidth,
+        target.start_seconds + l2_bytes / (target.l2_bandwidth * share),
         steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
         scan_seconds(kernel, target),
     )

@@ -71,14 +71,16 @@ def scheduled_seconds(
     held = occupancy(target, threads, compiled.registers, shared).blocks
     if held < 1 or shared > target.shared_per_block:
         return inf
-    work = [_Block.of(counts, warps, compiled, target) for counts in each]
+    cluster = func.cluster_size
+    work = [_Block.of(counts, warps, compiled, target, cluster) for counts in each]
     if len(work) == 1:
-        clocks = _clocks(work[0], ceil(blocks / target.sms), held, warps)
+        clocks = _clocks(work[0], target.busiest_share(blocks, cluster, held), held, warps)
     else:
         clocks = _uneven_clocks(work, held, warps, target)
     sectors = sum(counts.sectors for counts in each) / len(each)
     l2 = sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
-    return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))
+    fetching = target.start_seconds + max(l2, _memory_seconds(func, target))
+    return target.launch_seconds + max(clocks / target.clock, fetching)
 
 
 def joined_seconds(
@@ -114,9 +116,10 @@ def joined_seconds(
         for func, counts, own in zip(funcs, counted, warps, strict=True)
     )
     memory = sum(_memory_seconds(func, target) for func in funcs)
-    memory -= sum(map(_bytes, again)) / target.memory_bandwidth
+    memory -= sum(map(_bytes, again)) / target.memory_rate
     l2 = sectors * SECTOR_BYTES / target.l2_bandwidth
-    return target.launch_seconds + max(clocks / target.clock, l2, memory)
+    fetching = target.start_seconds + max(l2, memory)
+    return target.launch_seconds + max(clocks / target.clock, fetching)
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,13 @@ class _Block:
     """That it has to itself: of its issue slots, banks and tensor cores what it keeps longest."""
     alone: float
     """From its begin to its end, where it runs alone."""
+    words: float
+    """That a thread holds: half of them are sums, where it multiplies."""
 
     @staticmethod
-    def of(counts: Counts, warps: int, compiled: Compiled, target: Target) -> _Block:
+    def of(
+        counts: Counts, warps: int, compiled: Compiled, target: Target, cluster: int = 1
+    ) -> _Block:
         slots = counts.slots
         if compiled.fma_share:
             slots = max(counts.fmas / compiled.fma_share, counts.fmas)
@@ -139,9 +146,18 @@ class _Block:
             counts.wavefronts,
             _tensor_clocks(counts, target),
         )
+        if cluster > 1:
+            busy += warps * counts.cluster_bytes * (1 - 1 / cluster) / target.cluster_bytes
         waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
+        waits += counts.cluster_barriers * target.cluster_barrier
+        last = warps * counts.last_sectors * SECTOR_BYTES
+        waits += last * target.clock / target.sm_bandwidth
         alone = busy / issuing(warps) + waits
-        return _Block(busy, max(alone, counts.overlapped * LATENCY))
+        return _Block(busy, max(alone, counts.overlapped * LATENCY), counts.registers)
+
+    def issued(self, warps: int) -> float:
+        """The share of an SM's issue slots that so many warps of such blocks fill."""
+        return issued(warps, self.words / 2)
 
 
 def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
@@ -150,7 +166,7 @@ def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
     while share > 0:
         running = min(held, share)
         rounds = share // running if running == held else 1
-        together = running * block.busy / issued(running * warps)
+        together = running * block.busy / block.issued(running * warps)
         clocks += rounds * (max(together, block.alone) + START / 2)
         share -= rounds * running
     return clocks
@@ -162,7 +178,7 @@ def _uneven_clocks(blocks: Sequence[_Block], held: int, warps: int, target: Targ
     waiting = most.alone / max(most.busy, 1)
 
     def of_each(running: int) -> float:
-        return max(running / issued(running * warps), waiting)
+        return max(running / most.issued(running * warps), waiting)
 
     loads = dealt_in_order([b.busy for b in blocks], target.sms, held)
     rounds = ceil(max(map(len, loads)) / held)
@@ -178,7 +194,7 @@ def _tensor_clocks(counts: Counts, target: Target) -> float:
 
 def _memory_seconds(func: kernel.FuncOp, target: Target) -> float:
     """Every buffer once."""
-    return sum(map(_bytes, func.refs)) / target.memory_bandwidth
+    return sum(map(_bytes, func.refs)) / target.memory_rate
 
 
 def _bytes(ref: SSAValue) -> int:

@@ -15,7 +15,6 @@ from dlc.ir.cached import cached
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
-    SCHEDULERS,
     UNHIDDEN,
     WAVEFRONTS,
     Candidate,
@@ -173,10 +172,6 @@ class WarpCandidate(Candidate):
     def ties(self) -> tuple[float, ...]:
         """Least for the one that keeps SMs busy for the fewest clocks, then the deepest ring."""
         return self.blocks * self.chunks * self.chunk_clocks, -self.depth
-
-    def utilization(self, warps: float) -> float:
-        """As of any warps, of which each has the tensor cores of one scheduler alone."""
-        return min(warps / SCHEDULERS, super().utilization(warps))
 
     @property
     def copy_share(self) -> float:

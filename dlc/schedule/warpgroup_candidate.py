@@ -17,7 +17,7 @@ from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START, UNHIDDEN
+from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, MOST_FILLED, START, UNHIDDEN, issuing
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import (
@@ -163,6 +163,10 @@ class WarpgroupCandidate(WarpCandidate):
         meet = self.producer and self.ending != "workspace"
         return inf if not self.rings or meet else super().seconds
 
+    def utilization(self, warps: float) -> float:
+        """What warps have asked for goes on while they wait."""
+        return issuing(warps) * MOST_FILLED
+
     @property
     def path_clocks(self) -> float:
         """
@@ -268,8 +272,10 @@ class WarpgroupCandidate(WarpCandidate):
 
     @property
     def ties(self) -> tuple[float, ...]:
-        """Of those that wait for memory alike, then the one whose own work takes least."""
-        return (*super().ties, self.issue_seconds)
+        """Of those that wait for memory alike, the one that passes L2 least, then the one whose own
+        work takes least."""
+        busy, deepest = super().ties
+        return busy, self.l2_bytes, deepest, self.issue_seconds
 
     @cached
     def tensor_clocks(self) -> float:

@@ -128,7 +128,7 @@ def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
         target = TARGETS[name]
         assert target.tensor_flops == pytest.approx(flops, rel=0.1)
         cost, products = estimate(op, target), 2 * n**3
-        reached = target.tensor_flops * target.mma_share
+        reached = target.tensor_flops * (1 if target.has("wgmma") else target.mma_share)
         assert products / reached < cost.seconds < 1.5 * products / reached
 
 
@@ -178,7 +178,8 @@ def test_the_last_block_ends_splits_of_small_tiles(target: str) -> None:
         values = held * threads
         return Parts(count, 16 * values, held, 16, values)
 
-    assert fastest_ending(parts(9, 4), chip) == "last"
+    assert fastest_ending(parts(9, 4), replace(chip, launch_seconds=3e-6)) == "last"
+    assert fastest_ending(parts(9, 4), chip) == "workspace"
     assert fastest_ending(parts(16, 64), chip) == "workspace"
     times = [last_block_seconds(parts(n, 16), chip) for n in (2, 4, 8, 16, 32)]
     assert times == sorted(times)
@@ -194,7 +195,7 @@ def test_a_cluster_ends_splits_of_few_parts(target: str) -> None:
     chip, older = get_target(target), get_target("sm_80")
 
     def parts(count: int) -> Parts:
-        return Parts(count, 16 * 16 * 64, 16, 16, 16 * 64)
+        return Parts(count, 15 * 16 * 64, 16, 15, 16 * 64)
 
     for count in (2, 4, 8):
         assert fastest_ending(parts(count), chip) == "cluster"
@@ -203,7 +204,16 @@ def test_a_cluster_ends_splits_of_few_parts(target: str) -> None:
         assert faster < last_block_seconds(parts(count), chip)
         assert faster < combining_seconds(parts(count), chip)
     assert "cluster" not in endings(9, chip)
-    assert chip.clustered_sms(2) == chip.sms >= chip.clustered_sms(8) >= chip.clustered_sms(5)
+    assert sum(chip.gpcs) == chip.sms
+
+
+def test_clusters_find_their_sms_in_one_part_of_the_chip() -> None:
+    """As many as the driver says fit on an H100: of 32 of 4 blocks, one waits for the others."""
+    assert [H100.clusters_at_once(n) for n in (2, 4, 8)] == [66, 31, 15]
+    assert [H100.busiest_share(128, n) for n in (1, 2, 4, 8)] == [1, 1, 2, 2]
+    assert H100.busiest_share(128, 8, resident=4) == 2
+    assert H100.busiest_share(8 * 15 * 4, 8, resident=4) == 4
+    assert H100.busiest_share(8 * 92, 8, resident=6) == 6
 
 
 def test_what_other_blocks_read_keeps_blocks_out() -> None:
@@ -211,7 +221,7 @@ def test_what_other_blocks_read_keeps_blocks_out() -> None:
     more = replace(tile, ending="workspace")
     assert tile.shared_held - more.shared_held == 4 * 64 * 64
     assert tile.resident < more.resident
-    assert tile.combine_seconds == 0 < tile.ending_seconds < more.ending_seconds
+    assert tile.combine_seconds == 0 < tile.ending_seconds
 
 
 def test_what_the_last_block_folds_with_keeps_other_blocks_out() -> None:

@@ -33,6 +33,9 @@ from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
 from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
 
+NVCC_UNROLLS = 4
+"""Iterations of a loop that nvcc has side by side unless it is told: what they load is waited for
+together, if no barrier is between."""
 LOOP_SLOTS = 3
 """Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
 MANY_POINTS = 64
@@ -48,6 +51,17 @@ _FREE = (
     "kernel.wgmma_commit",
 )
 """Operations that take no instruction: what uses |x| reads x so."""
+
+
+_APART = (
+    kernel.BarrierOp
+    | kernel.ClusterBarrierOp
+    | kernel.MbarrierWaitOp
+    | kernel.WaitOp
+    | scf.ForOp
+    | scf.WhileOp
+)
+"""What keeps iterations apart."""
 
 
 @dataclass
@@ -73,6 +87,11 @@ class Counts:
     overlapped: float = 0
     """Times that it waits for what it asked for before it computed something."""
     barriers: float = 0
+    cluster_barriers: float = 0
+    cluster_bytes: float = 0
+    """That a warp reads of shared memory of all blocks of its cluster."""
+    last_sectors: float = 0
+    """Those of a warp of the last of some blocks after it knows that it is."""
     registers: int = 0
     """The most words of its own that it holds at once."""
 
@@ -85,6 +104,7 @@ _SHARED = (
     "tensor_flops",
     "group_flops",
     "tf32_flops",
+    "cluster_bytes",
 )
 """What an SM does for its blocks, not what a thread waits for."""
 
@@ -189,6 +209,7 @@ class _Walk:
     def share_last(self) -> None:
         """Leaves of what the last of some blocks does a block's share."""
         if (before := self.before_last) is not None:
+            self.counts.last_sectors += self.counts.sectors - before.sectors
             for name in _SHARED:
                 done, own = getattr(before, name), getattr(self.counts, name)
                 setattr(self.counts, name, done + (own - done) / self.sharing)
@@ -250,7 +271,12 @@ class _Walk:
         self._share(op, before, held)
         if count is not None:
             self.loops[op.body.block.args[0]] = range(count)
-        return self.visit(op.body.block, times * trips, held, whole)
+        waits = self.counts.waits
+        most = self.visit(op.body.block, times * trips, held, whole)
+        if not whole and not any(isinstance(inner, _APART) for inner in op.body.walk()):
+            at_once = min(max(trips, 1), NVCC_UNROLLS)
+            self.counts.waits = waits + (self.counts.waits - waits) / at_once
+        return most
 
     def _share(self, op: Operation, before: Counts, held: int) -> None:
         """Notes what an operation has added to the counts."""
@@ -319,11 +345,12 @@ class _Walk:
                 counts.barriers += times
                 counts.slots += times
             case kernel.ClusterBarrierOp():  # which is one of the block, and of the blocks
-                counts.barriers += 2 * times
+                counts.barriers += times
+                counts.cluster_barriers += times
                 counts.slots += 2 * times
             case kernel.LastBlockOp():  # which waits for writes to be seen, and for the count
                 counts.barriers += 2 * times
-                counts.waits += times
+                counts.waits += 3 * times
                 self.before_last, self.sharing = replace(counts), op.blocks
                 return True
             case math.FmaOp():
@@ -353,6 +380,7 @@ class _Walk:
         self.counts.slots += times
         if is_shared(op.ref) or is_of_cluster(op.ref):
             self.counts.wavefronts += times * wavefronts(lanes, width)
+            self.counts.cluster_bytes += times * len(lanes) * width * is_of_cluster(op.ref)
             return False
         self.counts.sectors += times * self._share_done(op) * sectors(lanes, width)
         return isinstance(op, kernel.LoadOp)
