@@ -54,6 +54,7 @@ from xdsl.irdl import (
     operand_def,
     opt_prop_def,
     prop_def,
+    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
@@ -69,6 +70,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
     AtomicAddOpBase,
+    IndexedOp,
     IndexOpBase,
     LoadOpBase,
     SelectOpBase,
@@ -86,7 +88,7 @@ from dlc.dialects.axes import (
     axes_properties,
 )
 from dlc.dialects.canonical import ArithConstants
-from dlc.dialects.directives import Name, SameType
+from dlc.dialects.directives import At, Name, SameType
 from dlc.dialects.fragment_checks import verify_fragments
 from dlc.dialects.holding import HeldAttr, HoldOp
 from dlc.dialects.kernel_op import KernelOpBase
@@ -99,7 +101,7 @@ from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.dialects.warp_boxes import warp_boxes
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import MONOIDS, Monoid
+from dlc.ir.monoid import EXPSUM, MONOIDS, Monoid
 from dlc.ir.variance import Variance, variance
 from dlc.target import MAX_CLUSTER
 
@@ -290,7 +292,8 @@ class ReduceOp(ReduceOpBase):
     A reduce that is only yielded straight into an enclosing reduce of the same monoid
     accumulates in place. One that is `skipping`, as in `tile.reduce add skipping serial(%o in 2)`,
     leaves out the iterations in which a condition of its yield is false: all threads of a block
-    leave out the same.
+    leave out the same. One of `expsum` that is `rising` yields a largest that is no less than the
+    one that it has so far (`tile.so_far`): what it yields is added as it is.
 
     A `fragment` axis is walked by the lanes of a warp together, in their registers:
     `tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair) serial(%ki in 4)
@@ -310,12 +313,14 @@ class ReduceOp(ReduceOpBase):
 
     name = "tile.reduce"
     skips = opt_prop_def(UnitAttr)
+    rising = opt_prop_def(UnitAttr)
     mma = opt_prop_def(MmaAttr)
     lanes = var_operand_def(IndexType())
     split = opt_prop_def(UnitAttr)
     pending = opt_prop_def(IntegerAttr.constr(i64))
     assembly_format = (
-        "custom<Name>($monoid) (`skipping` $skips^)? (`by` $mma^ `(` $lanes `)`)?"
+        "custom<Name>($monoid) (`skipping` $skips^)? (`rising` $rising^)?"
+        " (`by` $mma^ `(` $lanes `)`)?"
         " (`split` $split^)? (`pending` $pending^)?"
         " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
@@ -352,12 +357,52 @@ class ReduceOp(ReduceOpBase):
     def verify_(self) -> None:
         super().verify_()
         verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
+        if self.rising is not None and self.monoid_name.data != EXPSUM:
+            raise VerifyException(f"expected a rising {EXPSUM}, found {self.monoid_name.data}")
         if self.pending is None:
             return
         if self.mma is None or not self.mma.is_of_warpgroup or self.left_pending < 1:
             raise VerifyException(
                 f"expected `pending` a count >= 1 of products by a warpgroup, found "
                 f"{self.left_pending} by {self.mma or 'threads'}"
+            )
+
+
+@irdl_op_definition
+class SoFarOp(IndexedOp):
+    """
+    `%m = tile.so_far [%r, %half] : f32`: the largest that the `rising` reduce around has so far.
+
+    The subscripts are points of the register axes of the launch along which that varies, in their
+    order: what a thread holds of a chunk has axes of its own.
+    """
+
+    name = "tile.so_far"
+    result = result_def(AnyAttr())
+    custom_directives = (At,)
+    assembly_format = "custom<At>($indices, $map, $conditions) attr-dict `:` type($result)"
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, subscripts: Sequence[Expr], type: Attribute) -> None:
+        indices, map, _ = index_parts(subscripts, ())
+        super().__init__(operands=[indices], properties={"map": map}, result_types=[type])
+
+    def reduce_around(self) -> ReduceOp | None:
+        """The reduce whose largest it is."""
+        around = self.parent_op()
+        while around is not None and not (isinstance(around, ReduceOp) and around.rising):
+            around = around.parent_op()
+        return around
+
+    def verify_(self) -> None:
+        around = self.reduce_around()
+        if around is None:
+            raise VerifyException("expected a reduce around that is rising")
+        if self.where:
+            raise VerifyException("expected no conditions")
+        if self.result.type != around.results[0].type:
+            raise VerifyException(
+                f"expected a result of type {around.results[0].type}, found {self.result.type}"
             )
 
 
@@ -586,6 +631,7 @@ Tile = Dialect(
         LaunchOp,
         ForOp,
         ReduceOp,
+        SoFarOp,
         YieldOp,
         LoadOp,
         StoreOp,

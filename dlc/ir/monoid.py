@@ -158,6 +158,17 @@ def below(b: Builder, x: SSAValue) -> SSAValue:
     ).results[0]
 
 
+def kept(b: Builder, m: SSAValue, n: SSAValue) -> SSAValue:
+    """
+    What sums relative to m are multiplied with, to be relative to an n >= m: e^(m − n), and 1 where
+    both are equal, infinite or not; NaN if n is.
+    """
+    zero = b.insert(arith.ConstantOp(_constant(0, m.type))).result
+    equal = b.insert(arith.CmpfOp(m, n, "oeq")).result
+    distance = b.insert(arith.SubfOp(m, n)).result
+    return below(b, b.insert(arith.SelectOp(equal, zero, distance)).result)
+
+
 def _expsum() -> Monoid:
     """
     (m, a, …): sums of a·e^x over exponents x, relative to the largest of them, which is m.

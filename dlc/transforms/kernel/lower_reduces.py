@@ -13,10 +13,11 @@ from dlc.dialects.kernel_op import kernels_in
 from dlc.transforms.kernel.lowering.accumulation import ReduceNest, lower_reduce
 from dlc.transforms.kernel.lowering.combines import lower_combine
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering
+from dlc.transforms.kernel.lowering.rising import read_so_far
 from dlc.transforms.kernel.lowering.scan_lowering import lower_scan
 from dlc.transforms.kernel.lowering.what_is_left import refuse_what_is_left
 
-Lowered = tile.ReduceOp | tile.CombineOp | tile.ScanOp
+Lowered = tile.ReduceOp | tile.CombineOp | tile.ScanOp | tile.SoFarOp
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class LowerReducesPass(ModulePass):
     which the result varies: of several results, each its own. A reduce that is only yielded
     straight into another of the same monoid folds into the accumulators of that one. A product is
     added unrounded, by `math.fma`. Threads of a warp exchange what they combine by shuffles, warps
-    through shared memory.
+    through shared memory. Where the largest exponent of a reduce only rises, what it has so far is
+    multiplied before the sums of warps are added, in place.
 
     *Legal always*: the threads of a block run in lockstep, so that scratch is read after all wrote.
     *Why*: what is folded where, and in which order, is settled before anything is unrolled.
@@ -72,13 +74,18 @@ class LowerReducesPass(ModulePass):
 def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
     """Lowers reduces, combines and scans, those around others first."""
     nests: dict[tile.ReduceOp, ReduceNest] = {}
+    around: dict[tile.SoFarOp, ReduceNest] = {}
     for op in found:
         if isinstance(op, tile.ReduceOp):
             nests[op] = ReduceNest(op, nests)
+        elif isinstance(op, tile.SoFarOp) and (reduce := op.reduce_around()) is not None:
+            around[op] = nests[reduce]
     for op in found:
         if isinstance(op, tile.ReduceOp):
             lower_reduce(to, nests[op])
         elif isinstance(op, tile.ScanOp):
             lower_scan(to, op)
+        elif isinstance(op, tile.SoFarOp):
+            read_so_far(to, op, around[op].totals)
         else:
             lower_combine(to, op)

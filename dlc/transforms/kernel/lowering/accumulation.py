@@ -21,6 +21,7 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     Totals,
     registers_around,
 )
+from dlc.transforms.kernel.lowering.rising import fold_rising, sums_in_place
 from dlc.transforms.kernel.lowering.wgmma_lowering import Products
 
 _REQUESTS = kernel.CommitOp | kernel.WaitOp
@@ -86,6 +87,12 @@ class ReduceNest:
             self.root.together = True
         self.totals: tuple[Totals, ...] = ()
         """The accumulators, by the register axes along which they vary."""
+        self.in_place = sums_in_place(op)
+        """The sums inside that are added to accumulators, and the numbers of the values."""
+        self.added_to: ReduceNest | None = None
+        """The reduce around it to one of whose values it is added in place."""
+        if isinstance(around, tile.ReduceOp) and op in nests[around].in_place:
+            self.added_to = nests[around]
 
 
 def _accumulates_in_place(op: tile.ReduceOp, around: tile.ReduceOp) -> bool:
@@ -108,8 +115,12 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     """Puts a loop in a reduce's place; reduces around it are lowered before."""
     op = nest.op
     to.before(op)
-    if nest.outer is None:
-        nest.totals = to.accumulators(op, nest.lanes, together=nest.together)
+    if nest.added_to is not None:
+        number = nest.added_to.in_place[op]
+        nest.totals = tuple(t for t in nest.added_to.totals if t.numbers == (number,))
+    elif nest.outer is None:
+        in_place = {n: sums.lanes for sums, n in nest.in_place.items()}
+        nest.totals = to.accumulators(op, nest.lanes, together=nest.together, in_place=in_place)
     else:
         nest.totals = nest.outer.totals
     products = _products(to, nest)
@@ -118,8 +129,11 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     elif op.lanes:
         MmaLowering(to, op).lower(*nest.totals)
     else:
+        in_place = nest.in_place
         yielded = Yielded.of(op)
-        if nest.folds and op.monoid.together and len(nest.totals) > 1:
+        if op.rising is not None and (not yielded.where or op.skips is not None):
+            fold_rising(to, op, nest.totals, yielded.values, in_place)
+        elif nest.folds and op.monoid.together and len(nest.totals) > 1:
             _insert_combination(to, nest, yielded)
         elif nest.folds:
             for totals in nest.totals:
@@ -135,7 +149,7 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     loop.location = op.location
     if products is not None:
         Rewriter.insert_op(products.fence(), InsertPoint.before(op))
-    if nest.outer is None:
+    if nest.outer is None and nest.added_to is None:
         to.replace(op, loop, *nest.totals)
     else:
         Rewriter.insert_op(loop, InsertPoint.before(op))

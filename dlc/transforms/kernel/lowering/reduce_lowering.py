@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -67,12 +67,18 @@ class ReduceLowering(KernelBuilder):
         return Totals(tuple(refs), tuple(axes))
 
     def accumulators(
-        self, op: tile.ReduceOp, lanes: Sequence[SSAValue] = (), *, together: bool = False
+        self,
+        op: tile.ReduceOp,
+        lanes: Sequence[SSAValue] = (),
+        *,
+        together: bool = False,
+        in_place: Mapping[int, Sequence[SSAValue]] | None = None,
     ) -> tuple[Totals, ...]:
         """
         Makes accumulators for a reduce, which are its monoid's identity at first: of results that
         vary along the same register axes, or of all `together`. For a reduce by warps, given the
-        axes of a fragment, a vector of each lane.
+        axes of a fragment, a vector of each lane; and so for results, given theirs, that a reduce
+        inside adds to `in_place`.
         """
         around = registers_around(op)
         along = self.along(op.results)
@@ -80,10 +86,14 @@ class ReduceLowering(KernelBuilder):
             return (self._vectors(op, [axis for axis in around if axis in along], lanes),)
         identity = op.monoid.identity([r.type for r in op.results])
         groups: dict[tuple[BlockArgument, ...], list[int]] = {}
+        found: list[Totals] = []
         for n, result in enumerate(op.results):
+            if in_place and n in in_place:
+                axes = [axis for axis in around if axis in self.variance[result]]
+                found.append(self._vectors(op, axes, in_place[n], [n]))
+                continue
             varies = along if together else self.variance[result]
             groups.setdefault(tuple(axis for axis in around if axis in varies), []).append(n)
-        found: list[Totals] = []
         for axes, numbers in groups.items():
             made = tile.AccumulatorOp([self.constant(identity[n]) for n in numbers], axes)
             self.builder.insert(made)
@@ -93,19 +103,24 @@ class ReduceLowering(KernelBuilder):
         return tuple(found)
 
     def _vectors(
-        self, op: tile.ReduceOp, axes: Sequence[BlockArgument], lanes: Sequence[SSAValue]
+        self,
+        op: tile.ReduceOp,
+        axes: Sequence[BlockArgument],
+        lanes: Sequence[SSAValue],
+        numbers: Sequence[int] = (),
     ) -> Totals:
         inside = [axis for axis in axes if axis in lanes]
         order = (*(axis for axis in axes if axis not in lanes), *inside)
         *shape, rows, columns = map(extent_of_register, order)
+        which = numbers or range(len(op.results))
         refs = [
             self.insert(kernel.AllocLocalOp(r.type, [*shape, rows * columns]), r.name_hint or "acc")
-            for r in op.results
+            for r in (op.results[n] for n in which)
         ]
-        totals = Totals(tuple(refs), order, in_vectors=True)
+        totals = Totals(tuple(refs), order, in_vectors=True, numbers=tuple(numbers))
         identity = op.monoid.identity([r.type for r in op.results])
         with self.each(order):
-            self.write(totals, [self.constant(value) for value in identity])
+            self.write(totals, [self.constant(identity[n]) for n in which])
         return totals
 
     def read(self, totals: Totals) -> list[SSAValue]:

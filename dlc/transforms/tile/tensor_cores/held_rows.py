@@ -5,12 +5,12 @@ sums of products of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, f32
+from xdsl.dialects.builtin import Float32Type, UnitAttr, f32
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -19,6 +19,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT, REGISTER
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.expr import Expr
+from dlc.ir.monoid import EXPSUM
 from dlc.transforms.axes.axis_edit import Axis, replace_axes
 from dlc.transforms.tile.staging.zero_guards import zero_unless
 
@@ -45,6 +46,7 @@ def hold_slabs(
     held: dict[SSAValue, tile.HoldOp] = {}
     for slab in slabs.slabs:
         held[slab.result] = _hold(slab, slabs, products, lanes)
+    _rise(held.values())
     for slab in slabs.slabs:
         hold = held[slab.result]
         rows = slabs.rows // ROWS
@@ -53,6 +55,27 @@ def hold_slabs(
             assert isinstance(load, tile.LoadOp)
             _read(load, hold, rows)
         Rewriter.erase_op(slab)
+
+
+def _rise(holds: Iterable[tile.HoldOp]) -> None:
+    """
+    Finds the largest score of a chunk together with that of all chunks before it: what is summed so
+    far is then multiplied with one factor, before the chunk is added to it.
+    """
+    for hold in holds:
+        chunk = hold.parent_op()
+        (largest,), axes = hold.yielded.values, hold.axes
+        found = largest.owner
+        if not isinstance(chunk, tile.ReduceOp) or not isinstance(found, tile.CombineOp):
+            continue
+        if found.monoid_name.data == "max" and chunk.monoid_name.data == EXPSUM:
+            chunk.rising = UnitAttr()
+            before = tile.SoFarOp([Expr.of(axis) for axis in axes], largest.type)
+            before.result.name_hint = "before"
+            risen = arith.MaximumfOp(before.result, largest)
+            risen.result.name_hint = largest.name_hint
+            Rewriter.insert_op([before, risen], InsertPoint.before(hold.yielded))
+            hold.yielded.operands[0] = risen.result
 
 
 def guard_factors(reduce: tile.ReduceOp) -> None:
