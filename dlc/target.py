@@ -139,6 +139,8 @@ class Target:
     """Fused multiply-adds that an SM starts in a clock."""
     issue_lanes: int = 128
     """Threads for which an SM issues an instruction in a clock: four warps."""
+    special_lanes: int = 16
+    """Powers, logarithms and the like that an SM starts in a clock."""
     registers_per_sm: int = 65536
     cluster_bytes: float = 14
     """Bytes a clock that an SM reads of others in its cluster: measured, 15.2 of 2, 14.7 of 4, 13.3

@@ -12,7 +12,9 @@ _LOWERED_BY: dict[type[Operation], tuple[str, str]] = {
         (tile.StageOp, tile.ComputeOp, tile.HoldOp, tile.RingOp),
         ("lower-stages", "stages and rings"),
     ),
-    **dict.fromkeys((tile.ReduceOp, tile.CombineOp, tile.ScanOp, tile.SoFarOp), ("lower-reduces", "reduces")),
+    **dict.fromkeys(
+        (tile.ReduceOp, tile.CombineOp, tile.ScanOp, tile.SoFarOp), ("lower-reduces", "reduces")
+    ),
 }
 """The pass that lowers operations, and what they are together."""
 
