@@ -25,7 +25,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects import scf
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.slots import Access, Barrier, Order, Slots
 from dlc.dialects import kernel
@@ -116,30 +116,38 @@ class _Flights:
 class _State:
     """Accesses that threads may have made since the last barrier, and what is in flight."""
 
-    accesses: dict[tuple[Access, int | None], None] = field(default_factory=dict)
+    accesses: dict[SSAValue, dict[tuple[Access, int | None], None]] = field(default_factory=dict)
+    """Those of each buffer, with their slots, in the order in which they were first made."""
     copies: _Flights = field(default_factory=_Flights)
     products: _Flights = field(default_factory=_Flights)
 
     def copy(self) -> _State:
-        return _State(dict(self.accesses), self.copies.copy(), self.products.copy())
+        accesses = {ref: dict(made) for ref, made in self.accesses.items()}
+        return _State(accesses, self.copies.copy(), self.products.copy())
+
+    def of(self, ref: SSAValue) -> dict[tuple[Access, int | None], None]:
+        """The accesses of a buffer, to be added to."""
+        return self.accesses.setdefault(ref, {})
 
     @property
     def _size(self) -> int:
-        return len(self.accesses) + self.copies.size + self.products.size
+        return sum(map(len, self.accesses.values())) + self.copies.size + self.products.size
 
     def join(self, other: _State) -> bool:
         """Adds the accesses and requests of `other`; True if any was new."""
         before = self._size
-        self.accesses.update(other.accesses)
+        for ref, made in other.accesses.items():
+            self.of(ref).update(made)
         self.copies.join(other.copies)
         self.products.join(other.products)
         return self._size > before
 
     def forget_slots(self, inside: Container[Operation]) -> None:
         """Makes the accesses by operations `inside` a loop count for all slots of their buffers."""
-        self.accesses = {
-            (access, None if access.op in inside else slot): None for access, slot in self.accesses
-        }
+        for ref, made in self.accesses.items():
+            self.accesses[ref] = {
+                (access, None if access.op in inside else slot): None for access, slot in made
+            }
         self.copies.forget_slots(inside)
         self.products.forget_slots(inside)
 
@@ -233,7 +241,7 @@ class _Walk:
                 if is_copy:
                     self._meet(landing, slot, state)
                 else:  # no barrier mends a write while a product is in flight
-                    state.accesses[landing, slot] = None
+                    state.of(landing.ref)[landing, slot] = None
 
     def _access(self, op: Operation, state: _State) -> None:
         slot = self._slots.of(op)
@@ -295,20 +303,26 @@ class _Walk:
             yield from range(tail - (tail - few) % period, trips)
 
     def _meet(self, access: Access, slot: int | None, state: _State) -> None:
-        for earlier, other in state.accesses:
-            if earlier.ref is not access.ref or not (earlier.writes or access.writes):
+        made = state.of(access.ref)
+        met = [
+            earlier
+            for earlier, other in made
+            if (earlier.writes or access.writes)
+            and (slot is None or other is None or slot == other)
+            # A copy's request and its end are one access.
+            and not (access.is_landing and earlier.op is access.op)
+        ]
+        made[access, slot] = None
+        if not met:
+            return
+        dealt, is_of_warp = self._slots.run(access.op), self._slots.is_of_warp(access.op)
+        for earlier in met:
+            if dealt and dealt == self._slots.run(earlier.op):
                 continue
-            if slot is not None and other is not None and slot != other:
-                continue
-            if access.is_landing and earlier.op is access.op:
-                continue  # a copy's request and its end are one access
-            if (dealt := self._slots.run(access.op)) and dealt == self._slots.run(earlier.op):
-                continue
-            if self._slots.is_of_warp(access.op) and self._slots.is_of_warp(earlier.op):
+            if is_of_warp and self._slots.is_of_warp(earlier.op):
                 continue
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None
-        state.accesses[access, slot] = None
 
 
 def _is_counted(op: scf.ForOp) -> bool:

@@ -98,9 +98,9 @@ class Slots:
     def of(self, op: Operation) -> int | None:
         """The slot that `op` accesses in the current iteration, if it is known."""
         first = self._asked.get(_first_subscript, op)
-        if first is None:
-            return None
-        key = (op, tuple(self.at.get(v) for v in first.values()))
+        if first is None or first.is_constant:
+            return None if first is None else first.constant
+        key = (op, *map(self.at.get, self._asked.get(Expr.values, first)))
         if key not in self._known:
             number = first.substitute(self.at.get)
             self._known[key] = number.constant if number.is_constant else None

@@ -19,6 +19,7 @@ def changed_by(place: Operation, tensors: Sequence[SSAValue]) -> bool:
             user = use.operation
             if (
                 isinstance(user, KernelOp)
+                and user.updates is not None
                 and tensor in user.updated_of(user.inputs)
                 and not place.is_before_in_block(user)
             ):

@@ -241,7 +241,8 @@ class _Fusion:
         """The reason why a kernel is not merged into those that read its result, if any."""
         if (reason := forbidden(producer, consumers)) is not None:
             return reason
-        if any(producer.outputs[0] in c.updated_of(c.inputs) for c in consumers):
+        updating = [c for c in consumers if c.updates is not None]
+        if any(producer.outputs[0] in c.updated_of(c.inputs) for c in updating):
             return "its result is updated in place"
         if any(changed_by(consumer, producer.inputs) for consumer in consumers):
             return "it reads what is updated in place before its result is read"
