@@ -133,11 +133,9 @@ def _with_condition(kernel: KernelOp) -> KernelOp:
         if changed_by(kernel, producer.inputs):
             break
         producers.append(producer)
-        merged = inline_producer(producer, trial)
-        normalize_kernel(merged)
-        if trial is not kernel:
-            trial.erase()
-        trial = merged
+        trial = kernel.clone() if trial is kernel else trial
+        inline_producer(producer, trial)
+        normalize_kernel(trial)
     changes = (changes_of(trial, ref) for ref in trial.input_refs if ref.uses)
     if trial is kernel:
         return kernel

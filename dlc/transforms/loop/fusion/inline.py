@@ -41,25 +41,23 @@ def inlinable(producer: KernelOp) -> str | None:
     return None
 
 
-def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
+def inline_producer(producer: KernelOp, merged: KernelOp) -> None:
     """
-    A copy of `consumer`, not inserted anywhere, that computes what it would have loaded of the
-    result of `producer`, for which `inlinable` must hold. It still lists the result as an input
-    that it does not use; `normalize_kernel` cleans up.
+    Has `merged`, which is inserted nowhere, compute what it would have loaded of the result of
+    `producer`, for which `inlinable` must hold. It still lists the result as an input that it does
+    not use; `normalize_kernel` cleans up.
     """
-    merged = consumer.clone()
     refs = [
         ref
         for ref, tensor in zip(merged.input_refs, merged.inputs, strict=True)
         if tensor is producer.outputs[0]
     ]
-    set_ops(merged, ops_of(producer, consumer))
+    set_ops(merged, ops_of(producer, merged))
     mapping = add_inputs(merged, producer)
     for ref in refs:
         for use in list(ref.uses):
             assert isinstance(use.operation, LoadOp)
             _inline_at(use.operation, producer, mapping)
-    return merged
 
 
 def add_inputs(merged: KernelOp, producer: KernelOp) -> dict[SSAValue, SSAValue]:

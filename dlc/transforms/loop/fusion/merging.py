@@ -203,23 +203,31 @@ class Merges:
         contraction's are, and split if that repeats fewer contractions.
         """
         self.fill(producer)
-        self.fill(consumer)
         if self.facts(producer).scans:
+            self.fill(consumer)
             return None if stores else follow(producer, consumer)
-        reader: KernelOp | None = consumer
+        reader: KernelOp | None = None
         if stores:
+            self.fill(consumer)
             if (reader := storing(consumer, producer.outputs[0])) is None:
                 return None
         elif self.facts(producer).operands and not self.facts(consumer).scans:
+            self.fill(consumer)
             for rewritten in (unflattened, split_reader):
-                if (other := rewritten(reader, producer.outputs[0])) is not None:
-                    if reader is not consumer:
+                if (other := rewritten(reader or consumer, producer.outputs[0])) is not None:
+                    if reader is not None:
                         reader.erase()
                     reader = other
-        kernel = inline_producer(producer, reader)
-        if reader is not consumer:
-            reader.erase()
-        return kernel
+        merged = self._copy(consumer) if reader is None else reader
+        inline_producer(producer, merged)
+        return merged
+
+    def _copy(self, kernel: KernelOp) -> KernelOp:
+        """A copy of a kernel with its program, not inserted anywhere."""
+        copy = kernel.clone()
+        if (body := self._unfilled.get(kernel)) is not None:
+            _give_program(copy, body)
+        return copy
 
     def _in_fewer_sweeps(self, kernel: KernelOp) -> tuple[KernelOp, tuple[str, ...]]:
         """A kernel with its cascades joined if the estimate says that this pays, and what was."""
@@ -272,10 +280,15 @@ class Merges:
     def fill(self, kernel: KernelOp) -> None:
         """Gives a kernel that was built its program."""
         if (body := self._unfilled.pop(kernel, None)) is not None:
-            names = [ref.name_hint for ref in kernel.input_refs]
-            kernel.detach_region(0)
-            kernel.add_region(body.clone())
-            kernel.name_inputs(names)
+            _give_program(kernel, body)
+
+
+def _give_program(kernel: KernelOp, body: Region) -> None:
+    """Puts a copy of a body in the place of what a kernel has, whose inputs keep their names."""
+    names = [ref.name_hint for ref in kernel.input_refs]
+    kernel.detach_region(0)
+    kernel.add_region(body.clone())
+    kernel.name_inputs(names)
 
 
 def _has_sweeps(kernel: KernelOp) -> bool:
