@@ -10,6 +10,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
+from threading import Lock
 
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
@@ -78,7 +79,7 @@ def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
 @lru_cache(maxsize=4096)
 def best_candidate(problem: Problem, target: Target) -> Candidate | None:
     """The first of `candidates`, which looks at no more than it takes to know that one."""
-    return next(_ranked(problem, target), None)
+    return next(iter(_ranked(problem, target)), None)
 
 
 def alike(problem: Problem, target: Target) -> list[Candidate]:
@@ -101,7 +102,28 @@ def not_multiplied(problem: Problem, target: Target) -> str:
     return "" if target.has("tf32") else f"products by {target.precision}: {target.lacking('tf32')}"
 
 
-def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
+class _Known:
+    """What an iterator gives, from its first on for each that asks, of any thread."""
+
+    def __init__(self, rest: Iterator[Candidate]) -> None:
+        self._rest, self._first, self._lock = rest, list[Candidate](), Lock()
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for number in count():
+            with self._lock:
+                self._first += islice(self._rest, max(number + 1 - len(self._first), 0))
+            if number == len(self._first):
+                return
+            yield self._first[number]
+
+
+@lru_cache(maxsize=256)
+def _ranked(problem: Problem, target: Target) -> _Known:
+    """All candidates that fit, the best first: as far as any were asked for they are kept."""
+    return _Known(_ranking(problem, target))
+
+
+def _ranking(problem: Problem, target: Target) -> Iterator[Candidate]:
     """
     All candidates that fit, the best first: of those that are about as fast as the fastest, the
     fastest whose threads issue little beside multiply-adds.
