@@ -18,6 +18,7 @@ from dlc.diagnostics import with_hint
 from dlc.frontend.caught import set_streams
 from dlc.frontend.dotted import value_of
 from dlc.frontend.hidden_state import places_of
+from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
@@ -31,7 +32,7 @@ from dlc.frontend.parts import (
 from dlc.frontend.process_state import ProcessState
 from dlc.frontend.program_values import ProgramValues, has_tensor, is_module, owner_of
 from dlc.frontend.random import storage_key, tensors_in
-from dlc.frontend.script_runs import UNSEEN
+from dlc.frontend.script_runs import ASSIGNED, EARLY, GIVEN, KEPT_NUMBERS, UNSEEN
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.subexpressions import PART_OF_CREATION, code_now, is_static, parts_of, rebuild
 
@@ -39,22 +40,6 @@ OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
-GIVEN = (
-    "what this gives is changed in place when it is called again, and is not what it was then; "
-    "return a copy"
-)
-EARLY = (
-    "this runs before the program, whose functions and hooks have kept nothing so far; return what "
-    "they keep"
-)
-ASSIGNED = (
-    "text that runs here assigns '{}', which the program does not see; assign it in a statement of "
-    "the script's own"
-)
-KEPT_NUMBERS = (
-    "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
-    "in its forward"
-)
 
 
 @dataclass
@@ -70,7 +55,7 @@ class Lifter(ProgramValues):
         return ProcessState(self.tree)
 
     def memento(self, values: Iterable[Any]) -> Memento:
-        """What is in some values, and in the process, now."""
+        """What is in some values and in the process now."""
         held = (*self.process.held(self.scope).values(), *set_streams())
         return Memento((*values, *held), self.process.states(self.scope).values())
 
@@ -204,7 +189,7 @@ class Lifter(ProgramValues):
 
         state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
         before = self._before_call(parts) if isinstance(node, ast.Call) else None
-        told = Memento(streams, ()) if (streams := set_streams()) else None
+        told = self._told() if self.inline is not None and isinstance(node, ast.Call) else None
         part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
@@ -216,8 +201,8 @@ class Lifter(ProgramValues):
         if not stands and self.gives_any(part.value, reached):
             raise ImportFailure(GIVEN, place_at(self.filename, node))
         if isinstance(node, ast.Call) and self.random.computed(part.value) and stands:
-            if told is not None:
-                told.restore()
+            if told is not None and not told.restore():
+                return part
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
                 del self.runs.read_at[reads:]
                 return Part(again)
@@ -238,6 +223,12 @@ class Lifter(ProgramValues):
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
+
+    def _told(self) -> Memento | None:
+        """What is in the streams and containers to which a call may add, if it is the program's."""
+        values = [self.scope[name] for name in self.changed_within if name in self.scope]
+        found = [*set_streams(), *(v for v in values if isinstance(v, CONTAINERS))]
+        return Memento(found, ()) if found else None
 
     def _reached(self, call: ast.Call) -> list[Any]:
         """What may go on in a call, and would go on again if it ran again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, attribute, load
 from dlc.frontend.program_values import KEPT, SELF
 from dlc.frontend.script_places import place_of_sentence
+from dlc.frontend.script_shared import as_before
 from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
 from dlc.frontend.tensor_texts import has_modules, makes_text
@@ -48,12 +49,19 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
         tuple_of_it = attribute(SELF, "called")
         result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
     base = torch.nn.Module if called is None else CalledModule
+    for scope in (lifter.scope, lifter.globals):
+        scope.update(lifter.shared)
     made = forward(lifter, body, result)
     makes = any(makes_text(node, lifter.values) for node in (lifter.tree, *body, result))
     compares = makes or asks(made) or has_modules(lifter.scope)
     trials = Trials(lifter.filename) if compares else None
     kept = guarded(
-        made, lifter.scope, lifter.filename, lifter.tree, trials, frozenset(lifter.assigned)
+        _as_before(lifter, made),
+        lifter.scope,
+        lifter.filename,
+        lifter.tree,
+        trials,
+        frozenset(lifter.assigned),
     )
     place_of = partial(place_of_sentence, filename=lifter.filename, tree=lifter.tree)
     own = {"forward": kept, "is_tried": trials is None, "place_of": staticmethod(place_of)}
@@ -65,6 +73,13 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     for name, value in lifter.held.items():
         setattr(module, name, value)
     return module, inputs
+
+
+def _as_before(lifter: Lifter, made: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward behind whose runs what it shares with the script is what it was."""
+    if not lifter.shared and not lifter.counted:
+        return made
+    return as_before(made, lifter.shared.values(), [*lifter.counted.values()])
 
 
 def only_called(held: Mapping[str, Any], code: ast.expr) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, count
@@ -20,6 +20,7 @@ from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import ScriptRuns
 from dlc.frontend.script_sizes import ScriptSizes
+from dlc.frontend.variables import changed_around
 
 SELF = "_program"
 KEPT = "_input_"
@@ -49,6 +50,10 @@ class ProgramValues:
     """The variables that the program has computed where the lifter stands."""
     assigned: set[str] = field(default_factory=set)
     """All variables that the program has assigned so far."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """Containers that the program reads and changes as they are: `SharedContainers`."""
+    counted: dict[Hashable, tuple[Any, str]] = field(default_factory=dict)
+    """Where functions count what nothing computes with: a table or a cell, and a name in it."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
@@ -62,6 +67,10 @@ class ProgramValues:
     objects: ScriptObjects = field(init=False)
     """Makes objects of the script the program's."""
 
+    def __post_init__(self) -> None:
+        self.globals = self.scope
+        """The variables that functions of the script see."""
+
     @cached_property
     def runs(self) -> ScriptRuns:
         """What the text computes and reads when pieces of it run."""
@@ -71,6 +80,12 @@ class ProgramValues:
     def reserved(self) -> set[str]:
         """The names in the text, which inputs without a name of their own do not get."""
         return names_in(self.tree)
+
+    @cached_property
+    def changed_within(self) -> set[str]:
+        """The variables of the script whose values its functions may change in place."""
+        functions = (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.Lambda))
+        return {name for function in functions for name in changed_around(function)}
 
     def is_input(self, value: Any) -> bool:
         """True if a value holds random numbers and is no parameter."""

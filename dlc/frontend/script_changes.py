@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from dlc.frontend.dotted import value_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in
 from dlc.frontend.program_text import ProgramText
+from dlc.frontend.program_values import SELF
 from dlc.frontend.program_variables import LATE, ProgramVariables
 from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.script_state import ScriptState
@@ -38,6 +40,33 @@ class Changes:
     ) -> None:
         self.lifter, self.program = lifter, program
         self.functions, self.variables = functions, variables
+        self._unhooked: ast.stmt | None = None
+        """Where hooks are removed behind what the program has computed."""
+
+    def unhooks(self, node: ast.stmt) -> bool:
+        """True for what removes hooks: they stay, as no module may be called behind it."""
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="remove"))):
+                removed = [value_of(owner, self.lifter.scope)]
+            case ast.For(
+                target=ast.Name(id=name),
+                iter=ast.Name(id=of) | ast.Call(func=ast.Attribute(value=ast.Name(id=of)), args=[]),
+                body=[ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(id=at), "remove")))],
+            ) if name == at:
+                found = self.lifter.scope.get(of, ())
+                removed = [*(found.values() if isinstance(found, dict) else found)]
+            case _:
+                return False
+        if not self.program.begun or not all(isinstance(r, RemovableHandle) for r in removed):
+            return False
+        self._unhooked = self._unhooked or node
+        return True
+
+    def check_hooks(self, since: int) -> None:
+        """ImportFailure if the program has called a module `since` then, without its hooks."""
+        if self._unhooked is not None:
+            if any(SELF in names_in(statement) for statement in self.program.body[since:]):
+                self.variables.refuse(LATE, self._unhooked)
 
     def prepares(self, value: ast.expr, last: bool) -> bool:
         """True if a call sets tensors to begin with, or changes a module."""

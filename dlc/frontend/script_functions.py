@@ -88,7 +88,7 @@ class ScriptFunctions:
         function = _without_context(function)
         if (name := self._names.get(id(function))) is not None:
             return load(name)
-        node = self._definition(function)
+        node = self.definition(function)
         if node is None or any(isinstance(n, ast.Global | ast.Nonlocal) for n in ast.walk(node)):
             return None
         name = self._names[id(function)] = f"_function_{len(self._names)}"
@@ -155,7 +155,7 @@ class ScriptFunctions:
             for a, at in zip(args.kwonlyargs, args.kw_defaults, strict=True)
         ]
 
-    def _definition(self, function: FunctionType) -> Definition | None:
+    def definition(self, function: FunctionType) -> Definition | None:
         """The text that made a function."""
         if (ran := self._ran.get(id(function))) is not None:
             return ran[1]

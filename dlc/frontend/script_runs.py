@@ -17,6 +17,22 @@ READ = (
     "random numbers are read here before the program, which is made for these numbers, not for "
     "others"
 )
+GIVEN = (
+    "what this gives is changed in place when it is called again, and is not what it was then; "
+    "return a copy"
+)
+EARLY = (
+    "this runs before the program, whose functions and hooks have kept nothing so far; return what "
+    "they keep"
+)
+ASSIGNED = (
+    "text that runs here assigns '{}', which the program does not see; assign it in a statement of "
+    "the script's own"
+)
+KEPT_NUMBERS = (
+    "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
+    "in its forward"
+)
 UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
 
 

@@ -122,7 +122,7 @@ class Outputs:
     @cached_property
     def _used_reads(self) -> list[int]:
         """Those of them where more is done than to show it."""
-        return [n.lineno for n in self._used if _name_of(n) in READING]
+        return [n.lineno for n in self.used if _name_of(n) in READING]
 
     @cached_property
     def _again(self) -> list[tuple[int, int]]:
@@ -169,7 +169,7 @@ class Outputs:
                 case ast.withitem(
                     context_expr=ast.Call(keywords=[*_, ast.keyword(arg="record")]),
                     optional_vars=ast.Name(id=name),
-                ) if name in map(_name_of, self._used):
+                ) if name in map(_name_of, self.used):
                     return True
                 case ast.Attribute(attr="showwarning", ctx=ast.Store()):
                     return True
@@ -181,7 +181,7 @@ class Outputs:
         return False
 
     @cached_property
-    def _used(self) -> list[ast.Name | ast.Attribute]:
+    def used(self) -> list[ast.Name | ast.Attribute]:
         """What the text reads elsewhere than where it shows something."""
 
         def used(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from dlc.frontend.dotted import ends_script
 from dlc.frontend.left_out import acting, evaluated_if_true
-from dlc.frontend.lift import KEPT_NUMBERS, Lifter
+from dlc.frontend.lift import Lifter
 from dlc.frontend.module_state import state_of
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import (
@@ -37,14 +37,16 @@ from dlc.frontend.parts import (
     with_one_item,
 )
 from dlc.frontend.program_text import ProgramText
-from dlc.frontend.program_values import has_tensor, is_module
+from dlc.frontend.program_values import has_tensor
 from dlc.frontend.program_variables import LATE, ProgramVariables
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.script_changes import Changes
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_now import DEFINITIONS, RunsNow
 from dlc.frontend.script_objects import UNNAMED, ScriptObjects
+from dlc.frontend.script_runs import KEPT_NUMBERS
 from dlc.frontend.script_settings import ScriptSettings
+from dlc.frontend.script_shared import SharedContainers
 from dlc.frontend.shown_values import Outputs
 from dlc.frontend.shown_within import ShownWithin
 from dlc.frontend.single_exit import FUNCTIONS
@@ -76,13 +78,14 @@ class Statements:
         lifter.acts = lambda node: any(True for _ in acting(node, self.functions))
         lifter.functions = ScriptFunctions(lifter, program.define)
         lifter.objects = ScriptObjects(lifter, program.keep)
-        functions = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
-        self.seen = {name for function in functions for name in free_in(function)}
+        found = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
+        self.seen = {name for function in found for name in free_in(function)}
         """The variables of the script that its functions may look at."""
         self.variables = ProgramVariables(lifter, program.keep, self.seen)
         self.changes = Changes(lifter, program, self.functions, self.variables)
         self.now = RunsNow(lifter, program, self.functions, self.seen, self.changes.refuse_late)
         self.outputs = Outputs(lifter, program, self.functions, self.variables, self.now)
+        self.shared = SharedContainers(lifter, program, self.outputs)
         self.within = ShownWithin(self.outputs)
         self.settings = ScriptSettings(program, self.variables.refuse)
         self.calls = 0
@@ -111,6 +114,8 @@ class Statements:
                 self._statement(named, False)
             length = len(self.program.body)
             held = self._held_state() if self.program.begun else {}
+            if self.variables.computes(statement):
+                self.shared.find(statement)
             with self.settings.of(statement):
                 self._statement(statement, ends and statement is statements[-1])
             now = self._held_state() if held else {}
@@ -118,6 +123,7 @@ class Statements:
                 self.variables.refuse(LATE, statement)
             if len(self.program.body) > length and not self._redirected:
                 self.outputs.check_uncaught(statement)
+            self.changes.check_hooks(length)
 
     def _held_state(self) -> dict[int, Hashable]:
         """What the program's modules and tensors hold."""
@@ -125,6 +131,8 @@ class Statements:
 
     def _statement(self, node: ast.stmt, last: bool) -> None:
         match node:
+            case _ if self.changes.unhooks(node):
+                pass
             case ast.Expr(value=ast.NamedExpr(target=target, value=value)):
                 self._assign(node, [target], value)
             case ast.Expr():
@@ -236,7 +244,7 @@ class Statements:
         if not part.known:
             is_doubtful = is_call and self.program.result is not None
             self.program.has_computed(part.code, is_doubtful=is_doubtful)
-        elif self.program.result is not None and is_call and _is_apart(part.value):
+        elif self.program.result is not None and is_call and not has_tensor(part.value):
             pass  # such as that of objects which gc.collect() found
         elif self.program.result is not None and returned and not has_tensor(part.value):
             pass
@@ -299,20 +307,20 @@ class Statements:
         (item,) = node.items
         part = self.lifter.visit(item.context_expr)
         context, catches = part.value, self.outputs.catches(part.value, node)
-        if not part.known or (catches and self.variables.computes(node)):
+        computes = self.variables.computes(node)
+        hides = isinstance(context, suppress)
+        whole = not part.known or (computes and (catches or hides))
+        if whole or (hides and not self.now.run(node)):
             self._whole(node)
-            return
-        if isinstance(context, suppress):
-            if self.variables.computes(node) or not self.now.run(node):
-                self._whole(node)
+        if whole or hides:
             return
         if self.functions.effects.of_context(context):
             self._entered(node, context, last)
             return
         with ExitStack() as stack, errors_in(self.lifter.filename):
             entered = stack.enter_context(context)
-            if isinstance(item.optional_vars, ast.Name):
-                self.lifter.scope[item.optional_vars.id] = entered
+            if isinstance(name := item.optional_vars, ast.Name):
+                self.lifter.scope[name.id] = entered
             outside, self.program.body = self.program.body, []
             redirected, self._redirected = self._redirected, self._redirected or catches
             with self.settings.within():
@@ -391,8 +399,3 @@ class Statements:
         new = self.lifter.scope
         self.lifter.scope = outer
         outer.update({n: new[n] for n in (*call.shared, returned) if n in new})
-
-
-def _is_apart(value: object) -> bool:
-    """True for what no program gives."""
-    return not has_tensor(value) and not is_module(value)

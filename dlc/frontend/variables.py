@@ -121,6 +121,13 @@ def changed_by(node: ast.AST) -> str | None:
     return None if at is None else root_of(at)
 
 
+def changed_around(function: ast.AST) -> set[str]:
+    """The variables around a function whose values it may change in place."""
+    own = {n.id for n in ast.walk(function) if is_stored(n)}
+    own |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+    return {name for n in ast.walk(function) if (name := changed_by(n)) is not None} - own
+
+
 def changes_inside(node: ast.AST) -> bool:
     """True if what a piece of text changes may be an item or an attribute of its variable."""
     at = node.target if isinstance(node, ast.AugAssign) else changed_at(node)

@@ -36,7 +36,7 @@ MODULE = "x = torch.randn(4)\nm = nn.Linear(4, 4)\n"
             f"        return x * n\n    return f\nf = make()\n{USED}r = f(y)",
             5, "f.n",
         ),
-        (f"l = []\ndef f(x):\n    l.append(x)\n    return x\n{USED}r = y * len(l)", 3, "l[0]"),
+        (f"l = m = []\ndef f(x):\n    l.append(x)\n    return x\n{USED}r = y * len(m)", 3, "l[0]"),
         (
             "class A:\n    t = 0\n    def f(self, x):\n        A.t = x\n        return x\n"
             f"f = A().f\n{USED}r = A.t * y",
@@ -209,7 +209,7 @@ HIDDEN = {
     "objects in an array": ("b = np.array([None])\nb[0] = [0]\n"
                             "f = lambda: b[0].append(1) or len(b[0])", "f()",
                             r"'b.flat\[0\]\[1\]'"),
-    "order": ("b = dict(a=1, b=2)\ndef f():\n    k = next(iter(b))\n    b[k] = b.pop(k)\n"
+    "order": ("b = dict(a=1, b=2)\nh = [b]\ndef f():\n    k = next(iter(b))\n    b[k] = b.pop(k)\n"
               "    return b[k]", "f()", "'b'"),
     "a field": ("import ctypes\nb = ctypes.c_int()\ndef f():\n    b.value += 1\n"
                 "    return b.value", "f()", "'b'"),
@@ -320,7 +320,7 @@ def test_a_script_may_hold_many_numbers() -> None:
 
 @pytest.mark.parametrize("change", ["l[0].append(2)", "l[0][0] = 2", "t['a'][3] = 2", "t[1] = 2"])
 def test_a_change_in_a_list_or_a_table_is_told_by_its_place(change: str) -> None:
-    made = "l, t = [[1], 2], {'a': {3: 1}}\n"
+    made = "l, t = [[1], 2], {'a': {3: 1}}\nheld = l, t\n"
     text = f"{made}def f(x):\n    {change}\n    return x\n{USED}r = y * 2"
     place = {"l[0].append(2)": "l[0][1]"}.get(change, change.partition(" =")[0])
     with pytest.raises(ImportFailure, match=re.escape(f"the program changes '{place}', which")):

@@ -1,0 +1,174 @@
+"""
+Containers of a script that functions and hooks of its own change where its program runs, such as
+one in which a hook keeps what a layer gives: the program reads them as they are then. Numbers that
+functions count in a variable around them are looked at by nothing but a user's eyes.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property, partial
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from dlc.frontend.constants import containers_in
+from dlc.frontend.insides import CONTAINERS, LEAVES, items_in
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import names_in
+from dlc.frontend.program_text import ProgramText
+from dlc.frontend.shown_values import Outputs
+from dlc.frontend.variables import changed_around
+
+OUTER = ast.Global | ast.Nonlocal
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+class SharedContainers:
+    """Finds them, and makes them variables that the program does not have a copy of."""
+
+    def __init__(self, lifter: Lifter, program: ProgramText, outputs: Outputs) -> None:
+        self.lifter, self.program, self.outputs = lifter, program, outputs
+        self.variables = outputs.variables
+
+    def find(self, statement: ast.stmt) -> None:
+        """Notes those that what a statement calls with tensors may change, if nothing else does."""
+        lifter = self.lifter
+        if not lifter.changed_within and not self._counted:
+            return
+        named = (lifter.scope[n] for n in self._called(statement) if n in lifter.scope)
+        functions = [*self._functions(named)]
+        for cell in (cell for function in functions for cell in self._cells_of(function)):
+            lifter.counted[id(cell)] = cell, "cell_contents"
+        changed = {name for function in functions for name in self._changed_by(function)}
+        for name in sorted(changed - lifter.computed):
+            value = lifter.scope.get(name)
+            if isinstance(value, CONTAINERS) and not self._is_held(name, value):
+                self._add(name, value)
+            elif type(value) in LEAVES and name in self._counted:
+                lifter.counted[name] = lifter.globals, name
+                self._add(name, value)
+
+    def _called(self, statement: ast.stmt) -> set[str]:
+        """The variables of what is called, or passed, with something that the program computes."""
+        found: set[str] = set()
+        for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+            given = (*call.args, *(keyword.value for keyword in call.keywords))
+            if any(map(self.variables.computes, given)):
+                found |= names_in(call.func)
+                found |= {arg.id for arg in given if isinstance(arg, ast.Name)}
+        return found
+
+    def _add(self, name: str, value: Any) -> None:
+        lifter = self.lifter
+        lifter.shared[name] = value
+        lifter.computed.add(name)
+        lifter.assigned.add(name)
+        # What runs before the program does not read what the program changes.
+        for scope in (lifter.scope, lifter.globals):
+            scope.pop(name, None)
+
+    @cached_property
+    def _counted(self) -> set[str]:
+        """The variables around functions that these assign, and that nothing computes with."""
+        around = (n for n in ast.walk(self.lifter.tree) if isinstance(n, OUTER))
+        names = {name for node in around for name in node.names}
+        return names - {n.id for n in self.outputs.used if isinstance(n, ast.Name)}
+
+    def _is_held(self, name: str, value: Any) -> bool:
+        """True if something else than the variable leads to a value."""
+        pending = [v for n, v in self.lifter.scope.items() if n != name and not n.startswith("__")]
+        used = {name for statement in self.program.body for name in names_in(statement)}
+        pending += [value for name, value in self.lifter.values.items() if name in used]
+        seen: set[int] = set()
+        while pending:
+            inner = pending.pop()
+            if inner is value:
+                return True
+            if id(inner) in seen or isinstance(inner, ModuleType):
+                continue
+            seen.add(id(inner))
+            if isinstance(inner, torch.nn.Module):
+                pending += [v for m in inner.modules() for v in vars(m).values()]
+            else:
+                pending += items_in(inner)
+        return False
+
+    def _functions(self, values: Iterable[Any]) -> Iterator[FunctionType]:
+        """The functions of the script that run where values are called."""
+        seen: set[int] = set()
+        pending = self.lifter.functions.reached(values)
+        while pending:
+            value = pending.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            function = value.__func__ if isinstance(value, MethodType) else value
+            if isinstance(function, FunctionType):
+                yield function
+                pending += self.lifter.functions.reached([function])
+            elif isinstance(value, torch.nn.Module):
+                pending += [inner for m in value.modules() for inner in _code_of(m)]
+
+    def _cells_of(self, function: FunctionType) -> Iterator[Any]:
+        """Where a function counts in variables of another one."""
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
+            if name in self._counted and type(cell.cell_contents) in LEAVES:
+                yield cell
+
+    def _changed_by(self, function: FunctionType) -> Iterator[str]:
+        definition = self.lifter.functions.definition(function)
+        if definition is not None:
+            free = {*function.__code__.co_freevars}
+            yield from (name for name in changed_around(definition) if name not in free)
+            declared = (n for n in ast.walk(definition) if isinstance(n, ast.Global))
+            yield from (name for node in declared for name in node.names)
+
+
+def as_before(
+    forward: Callable[..., Any], shared: Iterable[Any], counted: Collection[tuple[Any, str]]
+) -> Callable[..., Any]:
+    """
+    A program behind whose runs the containers that it shares are what they were before, and what
+    the tables and cells, by name, have counted.
+    """
+    outer = [value for value in shared if isinstance(value, CONTAINERS)]
+    inside = [inner for value in outer for inner in containers_in(value)]
+    changeable = [*outer, *(inner for inner in inside if isinstance(inner, CONTAINERS))]
+
+    @functools.wraps(forward)
+    def run(*args: Any) -> Any:
+        before = [copy.copy(inner) for inner in changeable]
+        counts = [_count(*place) for place in counted]
+        try:
+            return tree_map(lambda leaf: leaf, forward(*args))
+        finally:
+            for inner, items in zip(changeable, before, strict=True):
+                inner.clear()
+                add: Any = inner.extend if isinstance(inner, list | deque) else inner.update
+                add(items)
+            for (owner, name), count in zip(counted, counts, strict=True):
+                put = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
+                put(name, count)
+
+    return run
+
+
+def _count(owner: Any, name: str) -> Any:
+    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
+
+
+def _code_of(module: torch.nn.Module) -> Iterator[Any]:
+    """What runs where one module is called."""
+    for hooks in HOOKS:
+        yield from vars(module)[hooks].values()
+    for kind in type(module).__mro__:
+        if kind.__module__ == "__main__":
+            yield from (f for f in vars(kind).values() if isinstance(f, FunctionType))
