@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dlc.frontend.insides import CONTAINERS
+from dlc.frontend.insides import CONTAINERS, LEAVES
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in
 from dlc.frontend.program_text import ProgramText
@@ -20,6 +20,13 @@ DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
+LISTS = frozenset("parameters named_parameters modules named_modules children named_children "
+                  "buffers named_buffers state_dict".split())  # fmt: skip
+"""Methods by which modules tell what they hold."""
+QUIET = frozenset("print len sum str repr format tuple list numel size dim items keys values join "
+                  "ljust rjust center startswith endswith isinstance type sorted enumerate zip "
+                  "any all max min int float".split())  # fmt: skip
+"""Functions and methods that change nothing of a module's."""
 UNDONE = ast.For | ast.While | ast.Try | ast.With | ast.Match | ast.Assign | ast.AugAssign
 """Statements that run now, and are undone if they compute something of random tensors."""
 
@@ -86,11 +93,33 @@ class RunsNow:
         mentioned = {name for statement in self.program.body for name in names_in(statement)}
         constants = [value for name, value in lifter.values.items() if name in mentioned]
         seen = [lifter.scope.get(name) for name in self.seen]
-        used = [*seen, *constants, *lifter.held.values(), *lifter.examples.values()]
+        held = () if self._only_reads(node) else lifter.held.values()
+        used = [*seen, *constants, *held, *lifter.examples.values()]
         changeable = (torch.Tensor, torch.nn.Module, *CONTAINERS)
         known = {id(v) for u in used for v in (u, *tree_leaves(u)) if isinstance(v, changeable)}
         found = [lifter.scope.get(name) for name in names]
         return not any(id(v) in known for f in found for v in (f, *tree_leaves(f)))
+
+    def _only_reads(self, node: ast.stmt) -> bool:
+        """True if a statement asks modules what they hold, and changes nothing but numbers."""
+        scope = self.lifter.scope
+        listed: set[ast.AST] = set()
+        for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in LISTS:
+                listed |= {n for n in ast.walk(call.func) if isinstance(n, ast.Name)}
+                continue
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if name not in QUIET or name in scope:
+                return False
+        names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in listed)
+        if any(isinstance(scope.get(n.id), torch.nn.Module) for n in names):
+            return False
+        targets = (n.target for n in ast.walk(node) if isinstance(n, ast.AugAssign))
+        counts = all(isinstance(t, ast.Name) and type(scope.get(t.id)) in LEAVES for t in targets)
+        return counts and not any(
+            isinstance(n, ast.Attribute | ast.Subscript) and not isinstance(n.ctx, ast.Load)
+            for n in ast.walk(node)
+        )
 
     @contextmanager
     def undone_if_constant(self) -> Iterator[list[bool]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from test_script_outside import captured, plain
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
@@ -92,3 +93,32 @@ def test_what_the_program_holds_does_not_change_after_it_began(act: str) -> None
     text = f"{made}x = torch.randn(4)\ny = m(x) * c\n{act}\nr = y + m(x) * c"
     with pytest.raises(ImportFailure, match="a statement changes what the program before it"):
         capture_text(text)
+
+
+ASKED = {
+    "printed": "for n, p in net.named_parameters():\n    print(n, p.shape)\nr = y * 2",
+    "counted": "n = 0\nfor p in net.parameters():\n    n += p.numel()\nr = y * n",
+    "a table": "for k, v in net.state_dict().items():\n    print(k, v.shape)\nr = y * 2",
+    "a choice": "n = 1\nif any(p.requires_grad for p in net.parameters()):\n    n = 3\nr = y * n",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_a_module_may_be_asked_behind_its_use(asked: str) -> None:
+    text = f"net = nn.Linear(4, 4)\nx = torch.randn(2, 4)\ny = net(x)\n{asked}"
+    torch.testing.assert_close(captured(text), plain(text))
+
+
+CHANGED = {
+    "filled": "for p in net.parameters():\n    p.data.fill_(1)",
+    "bound": "for m in net.modules():\n    m.bias = None",
+    "hooked": "for m in net.modules():\n    m.register_forward_hook(lambda m, i, o: o * 2)",
+    "frozen": "for p in net.parameters():\n    p.requires_grad = False",
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_module_may_not_change_behind_its_use(change: str) -> None:
+    text = f"net = nn.Linear(4, 4)\nx = torch.randn(2, 4)\ny = net(x)\n{change}\nr = y + net(x)"
+    with pytest.raises(ImportFailure, match="what the program before it may have used"):
+        captured(text)
