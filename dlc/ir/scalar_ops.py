@@ -31,7 +31,7 @@ class ScalarOp:
     infix: str = ""
     """The operator in C; of a `helper`, the one that the better operand satisfies."""
     boolean: str = ""
-    """The operator in C for booleans."""
+    """The operator in C for booleans: one that computes both sides, so that no thread branches."""
     helper: str = ""
     """The function of the prelude that it calls in single precision, or `in_f64` alone."""
     cost: float = 1
@@ -95,8 +95,8 @@ ROWS: dict[str, ScalarOp] = {
     "arith.minsi": ScalarOp("minimum", "min"),
     "arith.maxui": ScalarOp("maximum", "max", unsigned=True),
     "arith.minui": ScalarOp("minimum", "min", unsigned=True),
-    "arith.andi": ScalarOp("and_", infix="&", boolean="&&"),
-    "arith.ori": ScalarOp("or_", infix="|", boolean="||"),
+    "arith.andi": ScalarOp("and_", infix="&", boolean="&"),
+    "arith.ori": ScalarOp("or_", infix="|", boolean="|"),
     "arith.xori": ScalarOp("xor", infix="^", boolean="!="),
     "arith.shli": ScalarOp("lshift", infix="<<", shifts=True),
     "arith.shrsi": ScalarOp("rshift", infix=">>", shifts=True),

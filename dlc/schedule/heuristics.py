@@ -14,6 +14,7 @@ from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
+from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -30,7 +31,9 @@ from dlc.schedule.points import other_neighbours, pointwise, transposing
 from dlc.schedule.problem import Problem
 from dlc.schedule.rows import (
     HELD,
+    RESERVED,
     RowPlan,
+    reads_again,
     row_plan,
     row_sweeps,
     run_of,
@@ -43,6 +46,10 @@ from dlc.target import STATIC_SHARED_LIMIT, WARP, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
+IN_RUNS = 8
+"""Loads of a thread that are in flight at once where nothing else has them so."""
+MOST_HELD = 64
+"""Elements of a row that a thread of its own keeps in registers from one sweep to the next."""
 MOST_UNROLLED = 8
 """Points of an axis of a window that are written out."""
 
@@ -274,7 +281,10 @@ def _cooperative(
     every = [_lengths(op) for op in reduces]
     lengths = [_lengths(op) for op in sums]
     if plan is None:
-        return pointwise(extents, True, apart=accumulators(lengths))
+        longest = max(map(prod, every))
+        held = outer is not None and reads_again(outer) and longest <= MOST_HELD
+        unroll = [f"mark-unroll{{limit={longest}}}"] if held else []
+        return pointwise(extents, True, apart=[*accumulators(lengths), *unroll])
     steps = ["tileify"]
     if plan.parts > 1:
         steps.append(_split(plan.parts, extents, ending=plan.ending, turns=along_size))
@@ -288,23 +298,30 @@ def _cooperative(
     if all(isinstance(op, loop.ForOp) for op in reduces):
         return ",".join(steps)
     trips = max(prod(_dealt(one, plan)) for one in every)
-    if not plan.across and trips * vector <= HELD:
+    once = len(reduces) == 1 and not (outer and reads_again(outer))
+    if not plan.across and (trips * vector <= HELD or (once and trips <= IN_RUNS)):
         if along_size and trips > 1:
             steps.append(f"chunk-reduce{{bk={trips}}}")
         return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)
     loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
     size = max((element_bytes(op.result.type) for op in loads), default=4)
-    slab = ceil(plan.length / (threads * vector)) * threads * vector * rows * size
-    budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
-    steps += accumulators([_dealt(of_sum, plan) for of_sum in lengths], vector)
+    slab = trips * threads * vector * rows * size
+    budgets = STATIC_SHARED_LIMIT, target.shared_per_block // 2
+    budgets += (target.shared_per_block - RESERVED,) if plan.across else ()
+    budget = next((n for n in budgets if slab <= n), budgets[1])
+    apart = accumulators([_dealt(of_sum, plan) for of_sum in lengths], vector)
+    if plan.across and once and not lengths and trips > IN_RUNS:
+        return ",".join([*steps, f"chunk-reduce{{bk={IN_RUNS}}},mark-unroll{{limit={IN_RUNS}}}"])
+    steps += apart
     steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]
     return ",".join(steps)
 
 
 def _dealt(lengths: Sequence[int], plan: RowPlan) -> list[int]:
     """The lengths of the loops in which a thread walks its part of a reduce."""
-    *outer, last = lengths
-    return [*outer, ceil(last / (plan.threads * plan.vector))]
+    lanes = row_lanes(lengths, plan.threads, plan.vector)
+    runs = [1] * (len(lengths) - 1) + [plan.vector]
+    return [ceil(n / (own * run)) for n, own, run in zip(lengths, lanes, runs, strict=True)]
 
 
 def _lengths(reduce: loop.ReduceOp | loop.ForOp) -> list[int]:

@@ -18,6 +18,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.dialects.layouts import shape_of, strides_of
+from dlc.ir.monoid import MONOIDS
 from dlc.ir.sizes import divides
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.endings import WHOLE, Ending, Parts, fastest_ending
@@ -30,11 +31,14 @@ RUN = 4
 HELD = 16
 """Elements of a row that a thread keeps in registers from one sweep over it to the next."""
 ACROSS = 512
-"""Threads of a block whose neighbours take neighbouring rows: what each adds to what others hold
-grows as its threads do."""
+"""Threads of a block whose neighbours take neighbouring rows, that share a row along several axes,
+or a part of a row: what each adds to what others hold grows as its threads do, and so do the
+registers of all."""
 SCANNED = 8
 """Elements that a thread scans at once where its neighbours scan other rows: what it exchanges with
 others of its row is exchanged once for all of them."""
+RESERVED = 4096
+"""Bytes of shared memory beside slabs, for what threads exchange."""
 SCAN_CLOCKS = 1200
 """Clocks of an iteration of a scan, which waits for the one before: a load from memory under load,
 shuffles, two barriers and reads of shared memory."""
@@ -87,6 +91,7 @@ def row_plan(
     """
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     length = max(r.hint(r.axes[-1]) for r in reduces)
+    whole = max(prod(map(r.hint, r.axes)) for r in reduces)
     row_count = prod(extents)
     row = outer.axes[-1] if outer and outer.axes else None
     strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
@@ -100,17 +105,22 @@ def row_plan(
         run = run if length >= RUN else 1
         folds = all(isinstance(reduce, loop.ReduceOp) for reduce in reduces)
         vector = 1 if folds and not _in_runs(reduces, run) else run
-    threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * run)))))
+    threads = min(MAX_THREADS, power_of_two(max(1, ceil(whole / (2 * run)))))
     if strided:
         rows = _neighbours(row_count, extents[-1], reduces, target)
+        if outer and reads_again(outer):
+            rows = _held_rows(rows, row_count, whole, reduces, target)
         threads = min(threads, ACROSS // rows)
     else:
+        if whole > length:
+            threads = min(threads, ACROSS)
         schedulers = target.sms * target.issue_lanes // target.warp
-        if length <= HELD * target.warp and row_count >= schedulers:
+        if whole <= HELD * target.warp and row_count >= schedulers:
             threads = min(threads, target.warp)
-        if threads > target.warp:
+        if threads > target.warp and length >= threads * vector:
             trips = ceil(length / (threads * vector))
             threads = ceil(length / (trips * vector * target.warp)) * target.warp
+        threads = _cheap_to_fold(threads, row_count, whole, reduces, target)
         share = max(1, BLOCK_THREADS // threads)
         rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
         rows = power_of_two(rows)
@@ -123,7 +133,7 @@ def row_plan(
     idle = target.sms // max(ceil(row_count / rows), 1)
     parts = max(1, min(idle, rows * prod(points) // SPLIT_POINTS, max(points)))
     if parts > 1:
-        threads = min(threads, BLOCK_THREADS)
+        threads = min(threads, ACROSS)
         if split_axis(points, parts) == len(points) - 1:
             length = ceil(length / parts)
     words = sum(register_words(result.type) for result in reduces[0].results)
@@ -149,6 +159,71 @@ def _neighbours(
     while rows > sector and row_count // neighbours * ceil(neighbours / rows) <= target.sms // 2:
         rows //= 2
     return rows
+
+
+def reads_again(outer: loop.ForOp) -> bool:
+    """True if several sweeps over a row load the same input."""
+    sweeps = [op for op in outer.body.block.ops if op.regions]
+    read = [{o.ref for o in op.walk() if isinstance(o, loop.LoadOp)} for op in sweeps]
+    return any(a & b for n, a in enumerate(read) for b in read[:n])
+
+
+def _held_rows(
+    rows: int,
+    row_count: int,
+    length: int,
+    reduces: Sequence[loop.ReduceOp | loop.ForOp],
+    target: Target,
+) -> int:
+    """So many neighbouring rows, or fewer, down to a sector's, that a block keeps them in shared
+    memory from one sweep to the next, where the L2 cache keeps not what all blocks read."""
+    loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
+    size = max((element_bytes(op.result.type) for op in loads), default=4)
+    if row_count * length * size <= target.l2_bytes // 2:
+        return rows
+    least, most = max(1, SECTOR_BYTES // size), target.shared_per_block // 2
+    fewer = rows
+    while fewer > least and fewer * length * size > most:
+        fewer //= 2
+    return fewer if fewer * length * size <= 2 * most - RESERVED else rows
+
+
+def _cheap_to_fold(
+    threads: int,
+    row_count: int,
+    length: int,
+    reduces: Sequence[loop.ReduceOp | loop.ForOp],
+    target: Target,
+) -> int:
+    """
+    So many threads for a row that is swept once, or fewer, down to a warp, while there are enough
+    to fill the SMs: what threads exchange is to take half of the time that memory takes, at most.
+    """
+    reduce = reduces[0]
+    if len(reduces) > 1 or not isinstance(reduce, loop.ReduceOp):
+        return threads
+    types = [result.type for result in reduce.results]
+    fold = len(list(MONOIDS[reduce.monoid_name.data].combined(types).ops))
+    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    size = sum(element_bytes(op.result.type) for op in loads)
+    memory = length * size * row_count / target.memory_bandwidth
+    words = sum(register_words(type) for type in types)
+    rate = target.sms * target.issue_lanes * target.clock
+
+    def issue(n: int) -> float:
+        exchanged = (n.bit_length() - 1) * (fold + words)
+        if n > target.warp:
+            exchanged = 5 * (fold + words) + n // target.warp * (fold + words)
+        return row_count * n * exchanged / rate
+
+    while (
+        threads // 2 >= target.warp
+        and issue(threads) > memory / 4
+        and row_count * threads // 2 >= target.sms * MAX_THREADS
+        and threads % (2 * target.warp) == 0
+    ):
+        threads //= 2
+    return threads
 
 
 def split_rows(kernel: loop.KernelOp, target: Target) -> RowPlan | None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 
+from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
@@ -30,7 +31,8 @@ class CooperativeReducePass(SchedulingPass):
     Several threads share each reduce of a row, then combine what they hold; and each scan.
 
     Free axes become block axes, beside those that `split-matmul-k` makes; every reduce and every
-    inner loop is dealt over the same threads, so that a thread meets the same elements in each.
+    inner loop is dealt over the same threads, so that a thread meets the same elements in each:
+    along its last axis and, where that is too short for all of them, the axes before it.
     A scan goes along the loop, the threads and the run of each, which keep the order of its points.
 
     *Legal when* no loop holds another: monoids are commutative, and a thread folds every n-th run
@@ -144,18 +146,30 @@ def _scans(op: AxesOp) -> bool:
 
 
 def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
-    """Deals the innermost axis of a loop over the threads in runs of `vector`."""
-    *outer, last = op.axes
-    name = last.name_hint
-    kept = {a: keep(a, op) for a in outer}
-    runs = Axis(f"{name}o", ceildiv(op.extent(last), threads * vector), SERIAL)
+    """
+    Deals the innermost axis of a loop over the threads in runs of `vector`, and, where that is too
+    short for all of them, the axes before it, too.
+    """
+    axes, extents = op.axes, [op.extent(a) for a in op.axes]
+    lanes = [1] * (len(axes) - 1) + [threads] if _scans(op) else row_lanes(extents, threads, vector)
+    runs: dict[BlockArgument, Axis] = {}
+    for axis, extent, own in zip(axes[:-1], extents, lanes, strict=False):
+        rounds = Axis(f"{axis.name_hint}o", ceildiv(extent, own), SERIAL)
+        runs[axis] = rounds if own > 1 else keep(axis, op)
+    name = axes[-1].name_hint
+    runs[axes[-1]] = Axis(f"{name}o", ceildiv(extents[-1], lanes[-1] * vector), SERIAL)
     point = Axis(f"{name}v", vector, REGISTER)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        dealt = e[runs] * (threads * vector) + Expr.of(thread) * vector + e[point]
-        return {**{a: e[k] for a, k in kept.items()}, last: dealt}
+        found, left = dict[BlockArgument, Expr](), Expr.of(thread)
+        for axis, own in zip(reversed(axes), reversed(lanes), strict=True):
+            among, left = (left, Expr()) if axis is axes[0] else (left % own, left // own)
+            found[axis] = e[runs[axis]] * own + among
+            if axis is axes[-1]:
+                found[axis] = found[axis] * vector + e[point]
+        return found
 
-    replace_axes(op, [*kept.values(), runs, point], meaning)
+    replace_axes(op, [*runs.values(), point], meaning)
 
 
 def _threads(s: Situation) -> list[Value]:

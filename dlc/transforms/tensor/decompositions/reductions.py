@@ -122,13 +122,19 @@ def located(monoid: str) -> Callable[[Lowering], Lowered]:
 
 
 def extreme_along(monoid: str) -> Callable[[Lowering], Lowered]:
-    """The best element along a dimension, and its index."""
+    """The best element along a dimension, and its index; where no one asks for that, a fold that
+    knows none."""
 
     def decomposition(c: Lowering) -> Lowered:
         value = c.tensor()
         if not shape_of(value):
             return [value, c.constant(0, (), i64)]
-        best = _located(c, monoid, value, c.dim(len(shape_of(value))))
+        axis = c.dim(len(shape_of(value)))
+        if not c.op.results[1].uses:
+            name = monoid.removeprefix("arg")
+            best = finish(c, c.reduce(name, [axis], c.wide(value), hint=name), result=0)
+            return [best, c.constant(0, shape_of(c.op.results[1]), i64)]
+        best = _located(c, monoid, value, axis)
         return [finish(c, v, result=n) for n, v in enumerate(best)]
 
     return decomposition
