@@ -83,11 +83,14 @@ def best_candidate(problem: Problem, target: Target) -> Candidate | None:
 
 
 def alike(problem: Problem, target: Target) -> list[Candidate]:
-    """The candidates that the estimate cannot tell from the fastest, the best first."""
+    """
+    The candidates that the estimate cannot tell from the fastest, the best first; none whose
+    threads issue more beside multiply-adds, which the estimate leaves out.
+    """
     rising = _ranked(problem, target)
     found = list(islice(rising, 1))
-    found += takewhile(lambda c: c.seconds <= TOLERANCE * found[0].seconds, rising)
-    return found
+    near = takewhile(lambda c: c.seconds <= TOLERANCE * found[0].seconds, rising)
+    return found + [c for c in near if c.is_dense or not found[0].is_dense]
 
 
 def ranked(problem: Problem, target: Target, most: int) -> list[Candidate]:
