@@ -19,7 +19,7 @@ from dlc.dialects.sized_types import sized_tensor
 from dlc.frontend.draws import DRAWS_ELSEWHERE, GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
 from dlc.frontend.overloads import ASSERTING, TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
-from dlc.frontend.size_names import NoSize, is_of_sizes, size_of, sizes_of
+from dlc.frontend.size_names import NoSize, is_of_sizes, names_of, size_of, sizes_of
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
 from dlc.ir.sizes import Size
@@ -95,7 +95,8 @@ def plain(value: object) -> torch_ir.Argument:
                 raise Unrepresentable(f"its argument: {reason}") from None
         case torch.SymFloat():
             raise Unrepresentable(
-                f"its argument {value} is computed from sizes, expected an integer of them"
+                f"its argument is a number computed from {names_of(value)} that is no integer, "
+                "expected an integer of sizes; call it for one size, or compute it of a tensor"
             )
         case list() | tuple():
             return [plain(item) for item in value]

@@ -56,6 +56,13 @@ def sizes_of(numbers: Iterable[int | torch.SymInt]) -> tuple[Size | int, ...]:
     return tuple(map(size_of, numbers))
 
 
+def names_of(number: torch.SymFloat) -> str:
+    """What the sizes are called that a number is computed from: `the size n`."""
+    named = SIZES.get(number.node.shape_env, {})
+    found = sorted(str(named[s]) for s in number.node.expr.free_symbols if s in named)
+    return f"the size {' and '.join(found)}" if found else "sizes or data"
+
+
 def is_of_sizes(value: object) -> bool:
     """True for a number, a truth value among them, that depends on sizes and nothing else."""
     if not isinstance(value, SYMBOLIC):

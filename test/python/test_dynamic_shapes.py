@@ -292,7 +292,7 @@ def test_a_size_that_the_program_fixes_is_an_error_at_its_line() -> None:
 
 
 def test_what_has_no_sizes_is_imported_for_each(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(UnsupportedError, match="computed from sizes, expected an integer"):
+    with pytest.raises(UnsupportedError, match="computed from the size s that is no integer"):
         dlc.compile(by_number, rows(4), dynamic_shapes=({0: Dim("s")},))
     with caplog.at_level(logging.WARNING, "dlc"):
         program = dlc.compile(by_number, rows(4), backend="host", dynamic_shapes=({0: AUTO},))
