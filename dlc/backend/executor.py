@@ -20,9 +20,10 @@ import torch
 from dlc import plugins
 from dlc.backend import BACKENDS, LaunchError, backend_hint
 from dlc.backend.bound_program import BoundProgram, Launch, Layout
-from dlc.backend.kept_copy import KeptCopy, home_of, to_device
+from dlc.backend.kept_copy import KeptCopy, to_device
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import with_hint
+from dlc.ir.home import home_of
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,14 +64,3 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if tensor.device.type == "meta":
         raise LaunchError("a tensor on the device 'meta' has no elements to compute with")
     return memory_of(tensor).to(device).as_strided(tensor.shape, tensor.stride(), 0)
-
-
-def home_of(tensors: Sequence[torch.Tensor]) -> torch.device | None:
-    """
-    Where PyTorch computes on tensors, the first of which says it; but a number on the CPU goes with
-    tensors of any device. None for no tensors.
-    """
-    for tensor in tensors:
-        if tensor.dim() or tensor.device.type != "cpu":
-            return tensor.device
-    return tensors[0].device if tensors else None

@@ -40,6 +40,7 @@ from dlc.frontend.sized_guard import SizedGuard
 from dlc.frontend.sized_program import SizedProgram
 from dlc.frontend.source import Place, UnsupportedError
 from dlc.garbage import rarely_collected
+from dlc.ir.home import home_of
 from dlc.ir.leaves import Constant, Leaf, Output
 from dlc.ir.sizes import Size, is_packed
 from dlc.target import WIDEST_ACCESS
@@ -232,6 +233,7 @@ class _Importer:
         bases = aliases.bases([node for node in nodes if node not in held])
         outputs: list[Leaf] = []
         seen: dict[int, int] = {}
+        home = home_of(examples.values())
         for path, node in zip(self.call.output_paths(), given, strict=True):
             if not isinstance(node, Node):
                 outputs.append(Constant(path, node))
@@ -243,12 +245,18 @@ class _Importer:
             else:
                 base, view = bases[node]
                 if base not in returned:
-                    results.append(Result(len(results), base.name, "output"))
+                    device = elsewhere(base.meta["val"].device, home)
+                    results.append(Result(len(results), base.name, "output", device=device))
                     returned.append(base)
                 made = output(path, "result", returned.index(base), view, node)
                 made = replace(made, is_number=node in self.call.numbers)
                 outputs.append(with_first(made, aliases.identity(node), seen, len(outputs)))
         return results, outputs, returned
+
+
+def elsewhere(device: torch.device, home: torch.device | None) -> str | None:
+    """The device of a result, unless it is that of the tensors that the program was called with."""
+    return None if device == home or device.type == "meta" else str(device)
 
 
 def with_first(made: Output, identity: int, seen: dict[int, int], number: int) -> Output:

@@ -37,6 +37,8 @@ class Result:
     kind: Literal["output", "mutation"]
     argument: int | None = None
     """The index of the mutated argument."""
+    device: str | None = None
+    """Where it is whatever the call's tensors are on; None for where those are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +193,11 @@ class ImportedProgram:
         """The arguments that the program writes to."""
         return [result.argument for result in self.results if result.argument is not None]
 
+    @cached_property
+    def _elsewhere(self) -> Mapping[int, torch.device]:
+        """The devices of results that do not follow the call's tensors."""
+        return {r.index: torch.device(r.device) for r in self.results if r.device is not None}
+
     def unflatten(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output from `@main`'s results; writes mutated arguments back first."""
         if any(result.argument is not None for result in self.results):
@@ -202,5 +209,9 @@ class ImportedProgram:
                             torch.autograd.graph.increment_version(mutated)  # updated in place
                         else:
                             mutated.copy_(made)
+        if self._elsewhere:
+            results = list(results)
+            for number, device in self._elsewhere.items():
+                results[number] = results[number].to(device)
         leaves = returned_leaves(self.outputs, results, bound)
         return tree_unflatten(leaves, self.output_spec)

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from dlc.backend.executor import BackendLike
+from dlc.backend.executor import BackendLike, get_backend
 from dlc.compiler import CompiledProgram, compile
+from dlc.cuda_graph import Capturing
 from dlc.diagnostics import UsageError
 from dlc.frontend.source import ImportFailure
 from dlc.generation.row_steps import Chunk, Rows, Token
@@ -81,13 +82,13 @@ class Generator:
             padded = -(-capacity // chunk) * chunk
             self.rows = Rows(own, rows, padded, ends_of(own) if ends is None else ends)
             self.capacity, self.chunk = capacity, chunk
-            given: dict[str, Any] = {"target": target, "backend": backend}
-            device = self.rows.tokens.device
-            self.graphed = given["graph"] = device.type == "cuda"
+            place, device = get_backend(backend), self.rows.tokens.device
+            self.graphed = isinstance(place, Capturing) and device == place.device
+            given: dict[str, Any] = {"target": target, "backend": place, "graph": self.graphed}
             self.start = torch.zeros((), dtype=torch.int64, device=device)
             self._read = compile(Chunk(self.rows, chunk), (self.start,), **given)
             self._make = compile(Token(self.rows, sampling or Sampling()), (), **given)
-        self.ahead = AHEAD if device.type == "cuda" else 1
+        self.ahead = AHEAD if self.graphed else 1
         self.times.compiling = time.perf_counter() - begin
 
     @property

@@ -147,7 +147,16 @@ def _result(given: Entry, arguments: int, main: func.FuncOp) -> Result:
     argument = given["argument"].optional_integer(arguments)
     if (argument is not None) != (kind == "mutation"):
         given["argument"].fail("the number of an argument of a mutation")
-    return Result(number, given["name"].text(), kind, argument)
+    return Result(number, given["name"].text(), kind, argument, _device(given["device"]))
+
+
+def _device(given: Entry) -> str | None:
+    if given.value is None:
+        return None
+    try:
+        return str(torch.device(given.text()))
+    except RuntimeError:
+        given.fail("a device of PyTorch or null")
 
 
 def absent(*args: Any, **kwargs: Any) -> NoReturn:
