@@ -116,6 +116,11 @@ class CascadeCandidate:
         return self.thread[0], self.chunk // self.threads[1]
 
     @property
+    def sums(self) -> int:
+        """Of a thread, those of a chunk counted."""
+        return 2 * prod(self.thread)
+
+    @property
     def chunks(self) -> int:
         """Chunks of a block."""
         return ceil(ceil(self.problem.keys / self.chunk) / self.splits)
@@ -244,7 +249,7 @@ class CascadeCandidate:
             waited = LATENCY * self._copied_in_turn
         warps = self.thread_count / self.target.warp
         alone = self.chunk_clocks / issuing(warps)
-        together = running * self.chunk_clocks / issued(running * warps, 2 * prod(self.thread))
+        together = running * self.chunk_clocks / issued(running * warps, self.sums)
         return max(together, hidden, alone + PHASES * PHASE_CLOCKS + waited)
 
     @property

@@ -33,7 +33,7 @@ SCORE = 10
 is rounded and packed, and the sum of these."""
 SPECIAL = 2
 """Those of them that units for special functions do: the power, and its rounding."""
-APART = 0.4
+APART = 0.3
 """The share of a unit's clocks that others do not hide, as measured on an H100: a warp multiplies,
 then finds powers, then multiplies again."""
 
@@ -54,6 +54,11 @@ class WarpCascade(CascadeCandidate):
         """Before warps take them over, threads compute slabs: so many points at once."""
         return 4, 8
 
+    @property
+    def sums(self) -> int:
+        rows, columns = self.thread
+        return rows * (columns + self.chunk) // WARP
+
     @cached
     def shared_bytes(self) -> int:
         """What is copied, and the padding of its rows; the rest is in registers."""
@@ -64,8 +69,7 @@ class WarpCascade(CascadeCandidate):
     @cached
     def registers(self) -> int:
         """Sums, the scores of a chunk, whose place its powers take, factors and addresses."""
-        rows, columns = self.thread
-        count = rows * (columns + self.chunk) // WARP + 56
+        count = self.sums + 56
         return count + -count % 8
 
     @cached
