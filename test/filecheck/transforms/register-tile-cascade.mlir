@@ -3,6 +3,7 @@
 
 // Attention of bf16: the lanes of a warp hold the scores of its rows as sums of products, the
 // largest of each row, and the powers, which are rounded as a factor of products with v.
+// CHECK: tile.reduce expsum rising serial(%ko in 2) -> (f32, f32, f32) {
 // CHECK: %scores = tile.hold across(%member) register(%half_1 in 2, %rkey in 8, %pair_1 in 2) {
 // CHECK-NEXT: tile.reduce add by <m16n8k16, bf16>(%group, %member, %half_1, %pair_1) serial(%d in 4) fragment(%dv in 16) -> f32 {
 // CHECK-NEXT: %a = tile.load %q_smem[%trow * 16 + %half_1 * 8 + %group, %d * 16 + %dv]
@@ -11,8 +12,12 @@
 // CHECK-NEXT: %max_part = tile.hold register(%half_2 in 2) {
 // CHECK-NEXT: tile.reduce max register(%rkey_1 in 8, %pair_2 in 2) -> f32 {
 // CHECK-NEXT: tile.load %scores[%half_2, %rkey_1 * 8 + %member * 2 + %pair_2]
-// CHECK: tile.combine max %{{.*}} across(%member) : f32
-// CHECK: } : memref<2xf32, #tile.held>
+// CHECK: %[[OWN:.*]] = tile.combine max %{{.*}} across(%member) : f32
+// The largest of all chunks so far: what is summed of these is multiplied once, and the chunk added.
+// CHECK-NEXT: %before = tile.so_far [%half_2] : f32
+// CHECK-NEXT: %[[ALL:.*]] = arith.maximumf %before, %[[OWN]] : f32
+// CHECK-NEXT: tile.yield %[[ALL]] : f32
+// CHECK-NEXT: } : memref<2xf32, #tile.held>
 // CHECK-NEXT: %power = tile.hold across(%member)
 // CHECK: math.exp
 // CHECK-NEXT: arith.truncf %{{.*}} : f32 to bf16
@@ -28,6 +33,8 @@
 // CHECK: tile.yield %{{[^ ]*}} : f32
 
 // A lane's part of a factor is what it holds.
+// KERNEL: math.exp_below
+// KERNEL: arith.mulf %out_{{[0-9]+}}, %{{[0-9]+}} : f32
 // KERNEL: %power_part = kernel.alloc_local : memref<8xbf16, #kernel.local>
 // KERNEL: kernel.load %power[0, %ki * 2, 0] : memref<2x8x2xbf16, #kernel.local>
 // KERNEL: kernel.load %power[0, %ki * 2, 1]
@@ -35,6 +42,7 @@
 // KERNEL: kernel.load %power[1, %ki * 2, 1]
 // KERNEL: kernel.load %power[0, %ki * 2 + 1, 0]
 // KERNEL: kernel.ldmatrix %v_smem{{.*}} transposed
+// KERNEL: kernel.load %out{{.*}} : memref<8x4xf32, #kernel.local> -> vector<4xf32>
 // KERNEL: kernel.mma <m16n8k16, bf16>
 %q = "test.op"() : () -> tensor<128x64xbf16>
 %k = "test.op"() : () -> tensor<100x64xbf16>

@@ -11,6 +11,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from dlc.diagnostics import fail
 from dlc.dialects import tile
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import kept
@@ -38,8 +39,15 @@ def sums_in_place(op: tile.ReduceOp) -> dict[tile.ReduceOp, int]:
 
 
 def read_so_far(to: ReduceLowering, op: tile.SoFarOp, totals: Sequence[Totals]) -> None:
-    """Reads the largest that a reduce has so far, at other points than those of its axes."""
+    """
+    Reads the largest that a reduce has so far, at other points than those of its axes. OpError for
+    subscripts that are not one for each of these.
+    """
     largest = next(each for each in totals if 0 in each.numbers)
+    if len(largest.axes) != len(op.subscripts):
+        names = ", ".join(f"%{axis.name_hint}" for axis in largest.axes)
+        message = f"expected a point of each of the register axes ({names}), found "
+        fail(op, f"{message}{len(op.subscripts)}", "the largest has an element for each")
     at = dict[SSAValue, Expr](zip(largest.axes, op.subscripts, strict=True))
     load = tile.LoadOp(largest.refs[0], [e.substitute(at.get) for e in largest.point])
     load.result.name_hint, load.location = op.result.name_hint, op.location

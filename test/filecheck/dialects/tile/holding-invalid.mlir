@@ -49,3 +49,26 @@ tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
   }
 }
 // CHECK: expected a result of type memref<2xf32, #tile.held>, found memref<2xf32, #tile.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8xf32>
+tile.kernel @k(%x: memref<8xf32> = %x) -> () {
+  tile.launch thread(%t in 8) {
+    %m = tile.so_far [] : f32
+  }
+}
+// CHECK: expected a reduce around that is rising
+
+// -----
+
+%x = "test.op"() : () -> tensor<8xf32>
+tile.kernel @k(%x: memref<8xf32> = %x) -> () {
+  tile.launch thread(%t in 8) {
+    %m = tile.reduce add rising serial(%k in 8) -> f32 {
+      %a = tile.load %x[%k] : memref<8xf32>
+      tile.yield %a : f32
+    }
+  }
+}
+// CHECK: expected a rising expsum, found add
