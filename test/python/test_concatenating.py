@@ -129,14 +129,18 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int, float]] = {
     "appended to one row": (Appended(), (torch.randn(1, 13),), 4, 1e7),
     "skipped": (Skipped(), (torch.randn(2, 3, 10, 6),), 2, 1e7),
     "swapped": (Swapped(), (torch.rand(19, 19) / 9, torch.rand(19, 19) / 9), 1, 1e6),
-    "own": (Own(), (torch.randn(31, 17), torch.randn(17, 6)), 3, 1e5),
+    "own": (Own(), (torch.randn(31, 17), torch.randn(17, 6)), 3, 1e4),
 }
 
 
 def slow_chip(clock: float) -> Target:
     """A chip so slow that small tensors are worth what large ones are."""
     return dataclasses.replace(
-        TARGETS["sm_90"], launch_seconds=1e-8, memory_bandwidth=1e8, clock=clock
+        TARGETS["sm_90"],
+        launch_seconds=1e-8,
+        start_clocks=0,
+        memory_bandwidth=1e8,
+        clock=clock,
     )
 
 
