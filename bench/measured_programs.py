@@ -234,6 +234,8 @@ def choices() -> Iterator[Program]:
             name = f"choices/softmax.{rows}x{length}.{threads}"
             yield Program(name, made, {"schedules": {"softmax": schedule}})
 
+    yield from memory_bound()
+
     def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         for _ in range(8):
             x = torch.softmax(x @ w, -1)
@@ -244,6 +246,51 @@ def choices() -> Iterator[Program]:
         yield Program(f"choices/chain.{passes or 'apart'}", made, passes=passes)
         made = of_function(chain, (1, 1024), (1024, 1024))
         yield Program(f"choices/row-chain.{passes or 'apart'}", made, passes=passes)
+
+
+def memory_bound() -> Iterator[Program]:
+    """What moves through memory alone, by blocks of other shapes."""
+    square, planes = (4096, 4096), (16, 64, 256, 256)
+
+    def transpose(x: torch.Tensor) -> torch.Tensor:
+        return x.T.contiguous()
+
+    def max_pool2d(x: torch.Tensor) -> torch.Tensor:
+        return F.max_pool2d(x, 3, 2, 1)
+
+    def columns(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, 0)
+
+    def argmax(x: torch.Tensor) -> torch.Tensor:
+        return torch.argmax(x, 1)
+
+    tiles = "tileify,blockify-launch{{block={} thread={}}},register-tile{{extents=4}}"
+    rows = "tileify,cooperative-reduce{{threads={} rows={} vector={}}},mark-unroll{{limit=8}}"
+    across = (
+        "tileify,cooperative-reduce{{threads={} rows={} vector=1 order=rows}},stage-inputs{{"
+        "budget=228352}}"
+    )
+    staged = (
+        "tileify,blockify-launch{block=32,32 thread=8,32},stage-inputs{budget=16900},"
+        "register-tile{extents=4},mark-unroll{limit=8}"
+    )
+    for block, thread in (("64,16", "64,4"), ("32,32", "32,8"), ("16,64", "16,16")):
+        schedules = {"permute": tiles.format(block, thread)}
+        made = of_function(transpose, square)
+        yield Program(
+            f"choices/transpose.{block.replace(',', 'x')}", made, {"schedules": schedules}
+        )
+    for name, schedule in (("read", tiles.format("32,32", "8,32")), ("staged", staged)):
+        made = of_function(max_pool2d, planes)
+        yield Program(f"choices/max_pool2d.{name}", made, {"schedules": {"max_pool2d": schedule}})
+    for threads, own in ((64, 8), (32, 16), (16, 32)):
+        made = of_function(columns, square)
+        options = {"schedules": {"softmax": across.format(threads, own)}}
+        yield Program(f"choices/softmax-columns.{own}", made, options)
+    for threads, own in ((128, 2), (256, 1), (512, 1)):
+        made = of_function(argmax, square)
+        options = {"schedules": {"argmax": rows.format(threads, own, 4)}}
+        yield Program(f"choices/argmax.{threads}", made, options)
 
 
 MOST_SIZES = 2

@@ -73,7 +73,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (torch.softmax, (*ones((64, 1)), -1)),
     (twice, ones((3, 4))),
     (put, ones((8, 4), (2, 4))),
-    (torch.sum, ones((5, 5, 5))),
+    (torch.amax, (*ones((16384, 64)), 0)),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
 )
 
