@@ -161,6 +161,9 @@ class Target:
     copied; as much of A100, RTX 3090 and RTX 4090 (BabelStream)."""
     l2_bytes_per_clock: float = 64 / 3
     """Bytes a clock that an SM draws of L2 if all do: about a third of what one could take."""
+    instruction_bytes: int = 128 * KIB
+    """Of an SM's cache of instructions (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture
+    via Microbenchmarking", 2018: L1.5)."""
     tensor_lanes: int = 256
     """Multiply-adds of f16 or bf16 that the tensor cores of an SM do in a clock, sums in f32."""
     mma_share: float = 1.0
@@ -244,6 +247,11 @@ class Target:
             "halves on tensor cores": (self.tensor_flops),
         }
         return {name: rate for name, rate in found.items() if rate}
+
+    @property
+    def most_instructions(self) -> int:
+        """Instructions, of 16 bytes, that an SM keeps."""
+        return self.instruction_bytes // 16
 
     @property
     def memory_rate(self) -> float:

@@ -96,6 +96,10 @@ class WarpCascade(CascadeCandidate):
         )
         return max(units) + APART * (sum(units) - max(units))
 
+    @property
+    def unrolled(self) -> int:
+        return max(self.chunk, 64) // self.vector
+
     def _chunk_of_each(self, running: int) -> float:
         """A block that is alone waits at its barrier, and then for what its products read first."""
         return super()._chunk_of_each(running) + (2 * PHASE_CLOCKS if running == 1 else 0)
