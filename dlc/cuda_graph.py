@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import torch
 
@@ -17,7 +17,6 @@ from dlc.ir.leaves import as_complex
 T = TypeVar("T")
 
 
-@runtime_checkable
 class Capturing(Protocol):
     """A backend that can put launches into a graph."""
 
@@ -26,9 +25,14 @@ class Capturing(Protocol):
         ...
 
 
+def has_graphs(backend: object) -> TypeGuard[Capturing]:
+    """True for a backend that can capture."""
+    return hasattr(backend, "capture")
+
+
 def check_capturing(backend: Backend) -> Capturing:
     """BackendError for a backend without graphs."""
-    if not isinstance(backend, Capturing):
+    if not has_graphs(backend):
         raise BackendError(f"the backend '{backend.name}' has no CUDA graphs: leave out graph=True")
     return backend
 

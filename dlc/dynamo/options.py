@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dlc.backend.executor import Backend, BackendLike, default_target, get_backend
-from dlc.cuda_graph import Capturing
+from dlc.cuda_graph import has_graphs
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.precision import get_precision
 from dlc.target import get_target
@@ -50,7 +50,7 @@ class Options:
             get_precision(chosen.precision)
         if mode != "reduce-overhead" or "graph" in (options or {}):
             return chosen
-        graph = isinstance(chosen.place(), Capturing)
+        graph = has_graphs(chosen.place())
         return Options(**{**(options or {}), "graph": graph})
 
     def place(self) -> Backend:

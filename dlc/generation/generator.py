@@ -13,7 +13,7 @@ from torch import nn
 
 from dlc.backend.executor import BackendLike, get_backend
 from dlc.compiler import CompiledProgram, compile
-from dlc.cuda_graph import Capturing
+from dlc.cuda_graph import has_graphs
 from dlc.diagnostics import UsageError
 from dlc.frontend.source import ImportFailure
 from dlc.generation.row_steps import Chunk, Rows, Token
@@ -83,7 +83,7 @@ class Generator:
             self.rows = Rows(own, rows, padded, ends_of(own) if ends is None else ends)
             self.capacity, self.chunk = capacity, chunk
             place, device = get_backend(backend), self.rows.tokens.device
-            self.graphed = isinstance(place, Capturing) and device == place.device
+            self.graphed = device == place.device and has_graphs(place)
             given: dict[str, Any] = {"target": target, "backend": place, "graph": self.graphed}
             self.start = torch.zeros((), dtype=torch.int64, device=device)
             self._read = compile(Chunk(self.rows, chunk), (self.start,), **given)

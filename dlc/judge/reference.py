@@ -19,6 +19,7 @@ from dlc.dialects import flow
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import AtenOp
+from dlc.ir.home import home_of
 from dlc.judge.aten_calls import call, epsilon_of, widened, without_onednn
 
 Disturb: TypeAlias = Callable[[torch.Tensor, SSAValue], torch.Tensor]
@@ -48,9 +49,11 @@ def evaluate(
     PyTorch refuses, as an index that is out of range.
     """
     main = main_of(module)
-    evaluation = _Evaluation(double, disturb, within)
+    home = home_of(arguments)
+    evaluation = _Evaluation(double, disturb, within, home)
     with torch.no_grad(), without_onednn():
-        return evaluation.run(main.body.block, arguments)
+        # The state of random numbers is drawn on the host, as are some constants.
+        return evaluation.run(main.body.block, [t.to(home) for t in arguments])
 
 
 @dataclass
@@ -60,6 +63,8 @@ class _Evaluation:
     double: bool
     disturb: Disturb
     within: Disturb | None
+    home: torch.device | None
+    """Where all tensors are; None for PyTorch's default."""
     values: dict[SSAValue, torch.Tensor] = field(default_factory=dict)
 
     def use(self, value: SSAValue) -> torch.Tensor:
@@ -88,7 +93,8 @@ class _Evaluation:
     def outputs(self, op: Operation) -> Sequence[torch.Tensor]:
         match op:
             case AtenOp():
-                return _call(op, {v: self.use(v) for v in op.operands}, self.double, self.within)
+                values = {v: self.use(v) for v in op.operands}
+                return _call(op, values, self.double, self.within, self.home)
             case flow.IfOp():
                 return self.run((op.then if self.use(op.flag) else op.otherwise).block, [])
             case flow.ForOp():
@@ -115,7 +121,8 @@ class _Evaluation:
         if pieces:
             return torch.stack(pieces)
         assert isinstance(result.type, TensorType)
-        empty = torch.empty(shape_of(result), dtype=torch_dtype(result.type.element_type))
+        dtype = torch_dtype(result.type.element_type)
+        empty = torch.empty(shape_of(result), dtype=dtype, device=self.home)
         return widened(empty) if self.double else empty
 
 
@@ -134,9 +141,15 @@ def _block_of(value: SSAValue) -> Block | None:
 
 
 def _call(
-    op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool, within: Disturb | None
+    op: AtenOp,
+    values: dict[SSAValue, torch.Tensor],
+    double: bool,
+    within: Disturb | None,
+    home: torch.device | None,
 ) -> list[torch.Tensor]:
     given = {name: resolved(value, values) for name, value in given_to(op).items()}
+    if not values and "device" in {a.name for a in overload_of(op)._schema.arguments}:
+        given["device"] = home
     on_weights = None
     if within is not None:
         on_weights = lambda held: within(held, op.results[0])  # noqa: E731

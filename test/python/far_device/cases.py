@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import dlc
 from dlc.backend import BackendError, LaunchError
+from dlc.cli.dlc_cli import main
 from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
@@ -307,3 +308,11 @@ def test_graphs_take_numbers_of_the_host(backend: Any) -> None:
         same(finished(backend, graph(X, torch.tensor(less))), module(X) - less)
     with pytest.raises(BackendError, match="a graph reads tensors on cuda:0, and 'x' is on cpu"):
         program.graph(X.cpu(), torch.tensor(1.0))
+
+
+def test_the_judge_draws_random_numbers_where_the_program_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "x = torch.randn(2, 8, device='cuda'); F.dropout(x) * torch.arange(8, device=x.device)"
+    assert main(["run", "-c", text, "--backend", "host"]) == 0
+    assert "OK" in capsys.readouterr().out
