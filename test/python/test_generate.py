@@ -61,10 +61,10 @@ def test_graphs_read_and_write_what_calls_do(
     model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, with a graph that does its launches when it is replayed, and not before."""
-    monkeypatch.setattr(HostBackend, "capture", lambda self, run: (run, []), raising=False)
     generator = Generator(shallow(model), 2, 64, chunk=4, ends=[], backend="host")
     prompts = prompts_of([7, 3])
     called = generator(prompts, 4)
+    monkeypatch.setattr(HostBackend, "capture", lambda self, run: (run, []), raising=False)
     generator.graphed = True
     assert generator(prompts, 4) == called
     assert generator(prompts[::-1], 4) == called[::-1]
