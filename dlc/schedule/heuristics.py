@@ -282,7 +282,7 @@ def _cooperative(
     lengths = [_lengths(op) for op in sums]
     if plan is None:
         longest = max(map(prod, every))
-        held = outer is not None and reads_again(outer) and longest <= MOST_HELD
+        held = outer is not None and reads_again(outer) and 0 < longest <= MOST_HELD
         unroll = [f"mark-unroll{{limit={longest}}}"] if held else []
         return pointwise(extents, True, apart=[*accumulators(lengths), *unroll])
     steps = ["tileify"]

@@ -296,7 +296,8 @@ def test_counts_in_loops_of_the_program() -> None:
     x = torch.randn(40_003)
     compiled = dlc.compile(_turns, (x,), backend="host")
     split = [k for k in compiled.kernels if "split-matmul-k" in k.schedule]
-    assert ["combine=last" in k.schedule for k in split] == [True, True]
+    assert len(split) == 2
+    compiled = compiled.with_schedule({k.name: ending_in_one(k.schedule) for k in split})
     assert compiled.ir("kernel").count("host.zero") == 1
     for _ in range(2):
         for found, expected in zip(compiled(x), _turns(x.double()), strict=True):

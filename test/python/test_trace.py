@@ -37,9 +37,10 @@ from dlc.trace.model import Pane, Trace, as_json
 from dlc.trace.page import FOLDER, SCRIPTS, page
 
 TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
+PRODUCTS = "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)"
 CUT = {
-    "torch.randn(300, 640) @ torch.randn(640, 520)": 8,  # the blocks of a cluster
-    "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)": 3,
+    "torch.randn(300, 640) @ torch.randn(640, 520)": 10,  # the blocks that share its sums
+    PRODUCTS: 3,
     "torch.randn(256, 640).softmax(-1)": 1,
 }
 """Programs of a kernel, and the blocks that have the same tile of it, or of its matrices."""
@@ -67,6 +68,12 @@ def traced(text: str, observers: Any = (), **options: Any) -> tuple[Trace, Stage
 @pytest.fixture(scope="module")
 def product() -> Trace:
     return traced(TEXT)[0]
+
+
+@pytest.fixture(scope="module")
+def products() -> Trace:
+    """Of matrices, in tiles of registers."""
+    return traced(PRODUCTS)[0]
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
@@ -223,26 +230,26 @@ def test_launches_take_what_explain_says() -> None:
 
 def test_kernels_have_their_launch(product: Trace) -> None:
     (kernel,) = product.kernels
-    assert (kernel.name, kernel.grid, kernel.block, kernel.launches) == (
-        "add_matmul_relu",
-        1,
-        32,
-        1,
-    )
+    found = kernel.name, kernel.grid, kernel.block, kernel.launches
+    assert found == ("add_matmul_relu", 2, 128, 1)
     assert kernel.cost is not None
     assert kernel.seconds == kernel.cost.seconds > 0
     assert kernel.figures["barriers"] > 0
-    assert [axis.kind for axis in kernel.axes] == ["thread", "thread", "register", "register"]
+    assert [axis.kind for axis in kernel.axes] == ["block", "thread", "thread"]
 
 
-def test_the_picture_says_who_stores_what(product: Trace) -> None:
-    owners = product.kernels[0].owners
+def test_the_picture_says_who_stores_what(products: Trace) -> None:
+    (kernel,) = products.kernels
+    kinds = [axis.kind for axis in kernel.axes]
+    assert kinds == ["block"] * 3 + ["thread"] * 2 + ["register"] * 2
+    owners = kernel.owners
     assert owners is not None
-    assert (owners.name, owners.shape, owners.block) == ("relu", [16, 16], [16, 16])
-    # thread %ti * 2 + %tj stores columns %rjo * 8 + %tj * 4 + %rji of row %ti
-    assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
-    assert owners.places == [[c // 8 * 4 + c % 4 for c in range(16)]] * 16
-    assert (owners.held, owners.number, owners.corners) == (8, 0, [(0, 0, 0)])
+    assert (owners.name, owners.shape, owners.block) == ("matmul", [100, 200], [32, 32])
+    # thread %ti * 8 + %tj stores columns %tj * 4 + %rj of row %ti * 2 + %ri
+    side = range(32)
+    assert owners.threads == [[row // 2 * 8 + c // 4 for c in side] for row in side]
+    assert owners.places == [[row % 2 * 4 + c % 4 for c in side] for row in side]
+    assert (owners.held, owners.number, owners.corners[0]) == (8, 0, (0, 0, 0))
 
 
 @pytest.mark.parametrize(("text", "matrices"), CUT.items())
@@ -302,7 +309,7 @@ def test_costs_of_lines_are_those_of_the_kernel(product: Trace) -> None:
     (kernel,) = product.kernels
     pane = next(pane for pane in product.panes if pane.ir == "kernel")
     fma = [cost for line, cost in kernel.lines.items() if "math.fma" in pane.lines[int(line)]]
-    assert sum(cost.slots for cost in fma) == kernel.figures["fmas"] == 16 * 64 * 16 / 32
+    assert sum(cost.slots for cost in fma) == kernel.figures["fmas"] == 16 * 64 * 16 / (2 * 128)
     costs = kernel.lines.values()
     assert sum(cost.slots for cost in costs) == kernel.figures["slots"]
     assert sum(cost.bytes for cost in costs) == kernel.figures["sectors"] * SECTOR_BYTES
@@ -347,15 +354,15 @@ def test_rows_of_matrices_meet_no_bank_twice(halves: Trace) -> None:
     assert {(bank.width, bank.ways) for bank in reads} == {(16, 1)}
 
 
-def test_accesses_of_shared_memory_have_lanes(product: Trace) -> None:
-    banks = product.kernels[0].banks
-    kernel = next(pane for pane in product.panes if pane.ir == "kernel")
+def test_accesses_of_shared_memory_have_lanes(products: Trace) -> None:
+    banks = products.kernels[0].banks
+    kernel = next(pane for pane in products.panes if pane.ir == "kernel")
     reads = [b for b in banks if b.text == "read of x_ring, 16 bytes a lane"]
     assert reads
     for bank in banks:
         assert bank.text.split(",")[0].rpartition(" ")[2] in kernel.lines[bank.line]
-    # two threads read the same 16 bytes of a row of 36 words
-    assert [b for b in reads[0].lanes] == [lane // 2 * 36 * 4 for lane in range(32)]
+    # eight threads read the same 16 bytes of a row of 36 words, of every second row
+    assert [b for b in reads[0].lanes] == [lane // 8 * 2 * 36 * 4 for lane in range(32)]
 
 
 def test_costs_are_those_of_the_explanation(product: Trace) -> None:

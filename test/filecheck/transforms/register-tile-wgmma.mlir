@@ -40,7 +40,8 @@
 // REMARK: lower-reduces: mm: by #kernel.mma<m16n8k16, bf16> of each warp, not by #kernel.mma<m64n128k16, bf16>: A_smem is not swizzled (split-inner-for-swizzle)
 %A = "test.op"() : () -> tensor<256x256xbf16>
 %B = "test.op"() : () -> tensor<256x256xbf16>
-%C = loop.kernel @mm(%A: memref<256x256xbf16> = %A, %B: memref<256x256xbf16> = %B) -> (%C: memref<256x256xf32>) {
+%C = loop.kernel @mm(%A: memref<256x256xbf16> = %A, %B: memref<256x256xbf16> = %B) -> (%C: memref<256x256xf32>)
+    schedule "tileify,async-copy,mark-unroll{limit=4}" {
   loop.for %i in 256, %j in 256 {
     %acc = loop.reduce add %k in 256 -> f32 {
       %a = loop.load %A[%i, %k] : memref<256x256xbf16>
