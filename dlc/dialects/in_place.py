@@ -7,6 +7,7 @@ A tensor may be stored part by part so: by a kernel that makes it, and others th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 from xdsl.dialects import func
@@ -16,7 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.axes import loops_around
 from dlc.dialects.user_outputs import mutated_by
-from dlc.ir.bounds import bounds
+from dlc.ir.bounds import bounds, sure
+from dlc.ir.expr import Expr
 
 
 def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
@@ -85,11 +87,17 @@ def _is_before(load: LoadOpBase, store: StoreOpBase) -> bool:
 
 def _are_apart(load: LoadOpBase, store: StoreOpBase) -> bool:
     """True if no point stores what any point loads, as one has other places along a dimension."""
-    for read, written in zip(load.subscripts, store.subscripts, strict=True):
-        (least_read, most_read), (least, most) = bounds(read), bounds(written)
-        if most_read < least or most < least_read:
-            return True
-    return False
+    pairs = list(zip(load.subscripts, store.subscripts, strict=True))
+    ways = ((read, load.where, written) for read, written in pairs)
+    others = ((written, store.where, read) for read, written in pairs)
+    return any(_is_apart(*way) for way in (*ways, *others))
+
+
+def _is_apart(one: Expr, where: Sequence[Expr], other: Expr) -> bool:
+    """True if what a subscript is under its conditions is beyond the bounds of another."""
+    least, most = bounds(other)
+    below = isfinite(least) and sure(Expr((), int(least) - 1) - one, where)
+    return below or (isfinite(most) and sure(one - int(most) - 1, where))
 
 
 def verify_points(output: SSAValue, input: SSAValue) -> None:

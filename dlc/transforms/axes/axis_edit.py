@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.dialects.access import StoreOpBase, indexed_ops
+from dlc.dialects.access import LoadOpBase, StoreOpBase, indexed_ops
 from dlc.dialects.axes import AxesOp
+from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.dialects.size_index import size_expr
 from dlc.ir.bounds import sure
@@ -34,8 +35,9 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
     Gives `op` the axes `new`, each old axis becoming the expression that `meaning` states.
 
     Where such an expression can pass the old extent, the effects that mention the axis (stores,
-    and the fold of a reduce whose own axis it is) get the condition that it does not. Axes of
-    extent 1 are left out. Returns the block arguments of the others.
+    and the fold of a reduce whose own axis it is) get the condition that it does not; so do loads
+    of what the kernel updates, which other points may be storing there. Axes of extent 1 are left
+    out. Returns the block arguments of the others.
     """
     old = op.axes
     old_extents = [op.extent(a) for a in old]
@@ -57,13 +59,16 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
         if not sure(beyond):
             bounds[axis] = beyond
 
+    updated = _updated(op)
     own_yield = block.last_op if isinstance(op, ReduceOpBase) else None
     for inner in indexed_ops(op):
         mentioned = [a for a in old if a in inner.indices]
         extra: list[Expr] = []
         if inner is own_yield:
             extra = list(bounds.values())
-        elif isinstance(inner, StoreOpBase):
+        elif isinstance(inner, StoreOpBase) or (
+            isinstance(inner, LoadOpBase) and inner.ref in updated
+        ):
             extra = [bounds[a] for a in mentioned if a in bounds]
         if mentioned or extra:
             inner.substitute(meanings.get, extra)
@@ -74,6 +79,14 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
         block.erase_arg(axis)
     op.set_axes([a.extent for a in kept], [a.kind for a in kept])
     return arguments
+
+
+def _updated(op: Operation) -> Collection[SSAValue]:
+    """The inputs that the kernel around an operation updates in place."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, KernelOpBase):
+        parent = parent.parent_op()
+    return () if parent is None else list(parent.updated_refs.values())
 
 
 def keep(axis: BlockArgument, op: AxesOp, kind: str | None = None) -> Axis:
