@@ -28,6 +28,12 @@ from dlc.frontend.variables import changed_around
 
 OUTER = ast.Global | ast.Nonlocal
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+TABLES = frozenset(
+    ("__dict__", "__globals__", "__closure__", "cell_contents", "f_globals", "f_locals")
+)
+"""Attributes that lead to variables by other ways than their names."""
+LOOKING = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "__import__"))
+"""Functions that do."""
 
 
 class SharedContainers:
@@ -40,7 +46,7 @@ class SharedContainers:
     def find(self, statement: ast.stmt) -> None:
         """Notes those that what a statement calls with tensors may change, if nothing else does."""
         lifter = self.lifter
-        if not lifter.changed_within and not self._counted:
+        if not (lifter.changed_within or self._counted) or self._read_by_any_name:
             return
         named = (lifter.scope[n] for n in self._called(statement) if n in lifter.scope)
         functions = [*self._functions(named)]
@@ -54,6 +60,11 @@ class SharedContainers:
             elif type(value) in LEAVES and name in self._counted:
                 lifter.counted[name] = lifter.globals, name
                 self._add(name, value)
+
+    @cached_property
+    def _read_by_any_name(self) -> bool:
+        """True for a text that gets at its variables by other ways than their names."""
+        return any(map(_is_any_name, ast.walk(self.lifter.tree)))
 
     def _called(self, statement: ast.stmt) -> set[str]:
         """The variables of what is called, or passed, with something that the program computes."""
@@ -159,6 +170,20 @@ def as_before(
                 put(name, count)
 
     return run
+
+
+def _is_any_name(node: ast.AST) -> bool:
+    """True for what may get at any variable."""
+    match node:
+        case ast.Name(id=name):
+            return name in LOOKING
+        case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            return True
+        case ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+            return name in TABLES or name == "import_module"
+        case ast.alias(name=name):
+            return name in ("__main__", "builtins", "inspect")
+    return False
 
 
 def _count(owner: Any, name: str) -> Any:

@@ -62,6 +62,7 @@ def test_what_is_kept_where_the_program_runs_is_there(text: str) -> None:
 
 
 READ = f"{X}y = net(x)\nr = y * (1 + {{}})"
+COUNT = "n = 0\ndef f(t):\n    global n\n    n += 1\n    return t * 2\n"
 REFUSED = {
     "by another name": f"{LIST}b = acts\n{READ.format('len(b)')}",
     "in an object": f"{LIST}class O: pass\no = O()\no.l = acts\n{READ.format('len(o.l)')}",
@@ -78,7 +79,15 @@ REFUSED = {
     "bound again": f"{LIST}{X}y = net(x)\nacts = []\nr = net(y) * (1 + len(acts))",
     "hooks removed": f"{NET}h = net.register_forward_hook(lambda m, i, o: o * 2)\n{X}y = net(x)\n"
     "h.remove()\nr = net(y)",
-    "a count": f"n = 0\ndef f(t):\n    global n\n    n += 1\n    return t * 2\n{USED}r = f(y) * n",
+    "a count": f"{COUNT}{USED}r = f(y) * n",
+    "by all names": f"{COUNT}{USED}y = f(y)\nr = y * globals().get('n', 5)",
+    "by a function's names": f"{COUNT}{USED}y = f(y)\nr = y * f.__globals__.get('n', 5)",
+    "by a text": f"{COUNT}{USED}y = f(y)\ntry:\n    k = eval('n')\nexcept NameError:\n    k = 9\n"
+    "r = y * k",
+    "by its absence": f"{LIST}{X}y = net(x)\nr = y * (1 + len(globals().get('acts', [5])))",
+    "a cell": "def make():\n    n = 0\n    def f(t):\n        nonlocal n\n        n += 1\n"
+    f"        return t * 2\n    return f\nf = make()\n{USED}y = f(y)\n"
+    "r = y * f.__closure__[0].cell_contents",
     "a closure's": "def make():\n    n = 0\n    def f(t):\n        nonlocal n\n        n += 1\n"
     f"        return t * n\n    return f\nf = make()\n{USED}r = f(f(y))",
 }
