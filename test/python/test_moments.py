@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_fusion import kernels, loops, run
+from test_mutants import ending_in_one
 from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -81,13 +82,17 @@ def test_a_mean_far_from_zero_costs_no_accuracy(name: str, first: float, tmp_pat
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_blocks_share_what_is_folded(offset: float) -> None:
     x = torch.randn(131, 301, generator=torch.Generator().manual_seed(0)) + offset
-    loaded = dlc.compile(torch.std_mean, (x,), backend="host")
-    assert [verdict.answer for verdict in loaded.check()] == ["clean"]
-    for found, exact, eager in zip(
-        loaded(x), torch.std_mean(x.double()), torch.std_mean(x), strict=True
-    ):
-        judged = compare(found, exact, eager, x.numel())
-        assert judged.ok, judged
+    apart = dlc.compile(torch.std_mean, (x,), backend="host")
+    kernel, *_ = apart.kernels
+    in_one = apart.with_schedule({kernel.name: ending_in_one(kernel.schedule)})
+    assert "combine=last" in in_one.kernels[0].schedule
+    for program in (apart, in_one):
+        assert {verdict.answer for verdict in program.check()} == {"clean"}
+        for found, exact, eager in zip(
+            program(x), torch.std_mean(x.double()), torch.std_mean(x), strict=True
+        ):
+            judged = compare(found, exact, eager, x.numel())
+            assert judged.ok, judged
 
 
 def test_planes_are_read_once_for_both_moments() -> None:
