@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,15 +81,23 @@ def test_parts_of_which_all_keys_are_masked(tmp_path: Path) -> None:
     [(1, 500, True), (2, 64, False), (1, 1025, True), (2, 512, True), (4, 500, True),
      (8, 1025, True)],
 )  # fmt: skip
-def test_few_rows_are_one_launch(rows: int, keys: int, *, is_split: bool) -> None:
+def test_few_rows_share_the_keys(rows: int, keys: int, *, is_split: bool) -> None:
+    """However the parts end: by default, by the last block, in a cluster."""
     generator = torch.Generator().manual_seed(keys)
     shapes = (1, 32, rows, 32), (1, 8, keys, 32), (1, 8, keys, 32)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     compiled = dlc.compile(shared, tuple(inputs), backend="host", target="sm_90")
-    (kernel,) = compiled.kernels
-    assert ("combine=" in kernel.schedule) == is_split
+    kernel, *_ = compiled.kernels
+    assert ("split-matmul-k" in kernel.schedule) == is_split
     exact = shared(*(x.double() for x in inputs))
     torch.testing.assert_close(compiled(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
+    for ending in ("last", "cluster") if is_split else ():
+        schedule = ending_in_one(kernel.schedule, ending)
+        schedule = re.sub("splits=[0-9]+", "splits=8", schedule)
+        in_one = compiled.with_schedule({kernel.name: schedule})
+        (found,) = in_one.kernels
+        assert f"combine={ending}" in found.schedule
+        torch.testing.assert_close(in_one(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 
 
 def test_keys_that_the_mask_skips_are_not_split() -> None:
