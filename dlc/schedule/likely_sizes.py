@@ -55,7 +55,7 @@ def _axes(tiled: Tiled) -> tuple[int | None, ...]:
 
 
 def steadiest(found: Sequence[Candidate], around: Sequence[Problem]) -> Candidate:
-    """The candidate that is the fastest on average where the problem is its own or another."""
+    """The candidate with the least geometric mean of its times, of its own problem and others."""
 
     def seconds(candidate: Candidate) -> float:
         others = (replace(candidate, problem=problem).seconds for problem in around)

@@ -197,7 +197,7 @@ def _cheap_to_fold(
 ) -> int:
     """
     So many threads for a row that is swept once, or fewer, down to a warp, while there are enough
-    to fill the SMs: what threads exchange is to take half of the time that memory takes, at most.
+    to fill the SMs: what threads exchange is to take a fourth of what memory takes, at most.
     """
     reduce = reduces[0]
     if len(reduces) > 1 or not isinstance(reduce, loop.ReduceOp):
@@ -206,14 +206,15 @@ def _cheap_to_fold(
     fold = len(list(MONOIDS[reduce.monoid_name.data].combined(types).ops))
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     size = sum(element_bytes(op.result.type) for op in loads)
-    memory = length * size * row_count / target.memory_bandwidth
+    memory = length * size * row_count / target.memory_rate
     words = sum(register_words(type) for type in types)
     rate = target.sms * target.issue_lanes * target.clock
 
     def issue(n: int) -> float:
         exchanged = (n.bit_length() - 1) * (fold + words)
         if n > target.warp:
-            exchanged = 5 * (fold + words) + n // target.warp * (fold + words)
+            lanes = target.warp.bit_length() - 1
+            exchanged = (lanes + n // target.warp) * (fold + words)
         return row_count * n * exchanged / rate
 
     while (

@@ -54,13 +54,15 @@ def releases_of_read_slots(func: kernel.FuncOp) -> list[Operation]:
 
 
 def _is_of_threads(op: Operation) -> bool:
-    return not isinstance(op, kernel.TmaLoadOp | WgmmaOpBase | MatrixDescriptorOp)
+    boxes = kernel.TmaLoadOp | kernel.TmaStoreOp
+    return not isinstance(op, boxes | WgmmaOpBase | MatrixDescriptorOp)
 
 
 def _release(arrival: Operation, reading: Collection[Operation]) -> Operation | None:
     """The arrival with what it is conditional on, if what reads stands before it in its block."""
-    parent = arrival.parent_op()
-    first = parent if isinstance(parent, scf.IfOp) else arrival
+    first: Operation = arrival
+    while isinstance(parent := first.parent_op(), scf.IfOp):
+        first = parent
     before = first.prev_op
     while before is not None:
         if isinstance(before, kernel.SyncWarpOp):
