@@ -97,9 +97,8 @@ def test_what_is_after_the_last_key_is_not_read() -> None:
     q, k, v = (torch.empty(s, device="meta", dtype=torch.bfloat16) for s in shapes)
     last = torch.empty(2, dtype=torch.int64, device="meta")
     compiled = dlc.compile(up_to, (q, k, v, last), backend="host", target="sm_90")
-    (first,) = compiled.kernels
+    first, *_ = compiled.kernels
     assert "deal=turns" in first.schedule
-    assert "combine=" in first.schedule
     tile = compiled.ir("tile")
     assert (
         "%last" in tile.partition("tile.yield %max_part")[2].partition("where")[2].partition(")")[0]

@@ -91,9 +91,8 @@ def test_by_hand(schedule: str) -> None:
     whole = dlc.compile(norm, given, target="sm_90", backend="host")
     (kernel,) = whole.kernels
     compiled = whole.with_schedule({kernel.name: schedule})
-    accuracy = compare(
-        compiled(*given), norm(*(t.double() for t in given)), norm(*given), backend="cuda"
-    )
+    exact = norm(*(t.double() for t in given))
+    accuracy = compare(compiled(*given), exact, norm(*given), 100)
     assert accuracy.ok, accuracy
     assert all(not verdict.hazards and not verdict.unknown for verdict in compiled.check())
 
