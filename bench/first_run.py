@@ -7,10 +7,11 @@ The first full run on a GPU: one command, offline, under ten minutes, nobody wat
 
 Needs a checkout, PyTorch, nvcc, and the folder of wheels, from which dlc's dependencies are
 installed beside them without touching them. The stages: install, build PyCUDA if it is missing
-(without it cuda-bindings launches, which PyTorch for CUDA brings along), the GPU tests, the results
-of all 84 cases, their times, what a launch costs, compute-sanitizer, counters of a few kernels. A
-stage that fails or outruns its time is ended, told, and the next one begins. Writes into DIRECTORY:
-results.json, results.md, results.png, launch.json, stages.md, log.txt.
+(without it cuda-bindings launches, which PyTorch for CUDA brings along), the GPU tests, the ladder
+of tensor cores, attention and linears beside their estimates, the 84 cases beside PyTorch, what a
+launch costs, tokens of a language model, compute-sanitizer, counters of a few kernels. A stage that
+fails or outruns its time is ended, told, and the next one begins. Writes into DIRECTORY:
+measured.json, results.json, results.md, results.png, launch.json, tokens.json, stages.md, log.txt.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ SOURCES = ("pycuda==2026.1",)
 LAST_LINES = 12
 MOST_LOG_BYTES = 12 << 20
 REHEARSED = r"^suite/(rmsnorm|softmax)\.tl\.s32$"
+SMALL = r"^halves/tl\.kv_proj\.s1$"
 PROFILED = "torch.randn(512,2048) @ torch.randn(2048,2048)"
-GPU_TESTS = "test/python/test_gpu.py"
-TEST_PROCESSES = 6
-"""Most of what a test takes is nvcc, on one core."""
-AFTER_TIMES = 170.0
+GPU_TESTS = (
+    "test/python/test_gpu_mechanisms.py",
+    "test/python/test_gpu.py",
+    "test/python/test_gpu_programs.py",
+)
+"""The first took 44 seconds beside an H100 with 16 cores, the second 33, the third twice that."""
+GROUPS = "ladder", "attention", "halves"
+"""Of bench/measured.py."""
+AFTER_TIMES = 190.0
 """Seconds for the stages after the times."""
 
 
@@ -264,17 +271,19 @@ def measure(run: Run) -> None:
              "--log", str(run.log)]  # fmt: skip
     if rehearse:
         suite += ["--only", REHEARSED, "--seconds", "0.05", "--jobs", "1", "--patience", "10"]
-    tests = "test/python/test_executor.py" if rehearse else GPU_TESTS
-    side_by_side = ["-p", "xdist.plugin", "-n", "1" if rehearse else str(TEST_PROCESSES)]
+    tests = ("test/python/test_executor.py",) if rehearse else GPU_TESTS
+    cores = os.cpu_count() or 1  # most of what a test takes is nvcc, on one core
+    side_by_side = ["-p", "xdist.plugin", "--dist", "worksteal", "--max-worker-restart", "60",
+                    "-n", "1" if rehearse else str(cores)]  # fmt: skip
     if importlib.util.find_spec("xdist") is None:
         side_by_side = []
-    run.stage("tests", 90, *run.python("-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider",
-                                       *side_by_side, tests))  # fmt: skip
-    checking = min(120, run.left / 4)
-    run.stage(
-        "results", checking + 20,
-        *run.python(*suite, "--check-only", "--peers", "", "--budget", f"{checking:.0f}s"),
-    )  # fmt: skip
+    pytest = ["-m", "pytest", "-v", "--tb=short", "-W", "default", "-p", "no:cacheprovider"]
+    run.stage("tests", 120, *run.python(*pytest, *side_by_side, *tests))
+    measured = ["bench/measured.py", "--backend", backend, "--log", str(run.log), "--output",
+                str(run.output / "measured"), "--budget", "75s"]  # fmt: skip
+    groups = ["--only", SMALL, "--target", "sm_90"] if rehearse else []
+    groups = groups or [word for group in GROUPS for word in ("--group", group)]
+    run.stage("measured", 85, *run.python(*measured, *groups))
     after = 0 if rehearse else AFTER_TIMES
     timing = max(30.0, run.left - after - 20)
     peers = "eager" if rehearse else "eager,torch.compile"
@@ -286,6 +295,9 @@ def measure(run: Run) -> None:
         *run.python("bench/launch.py", "--backend", backend, "--output",
                     str(run.output / "launch.json"), *(["--repeat", "2"] if rehearse else [])),
     )  # fmt: skip
+    tokens = ["bench/generation.py", "--output", str(run.output / "tokens"), "--budget", "65s"]
+    case = ["--rehearse"] if rehearse else ["--only", "TinyLlama b1$"]
+    run.stage("tokens", 75, *run.python(*tokens, *case))
     run.stage(
         "sanitizer",
         80,

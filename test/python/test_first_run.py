@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import first_run
+import generation
 import jobs
+import measured
+import measured_programs
 import pytest
 import sanitize
 import suite
@@ -70,14 +73,17 @@ def test_what_is_called_exists(
 
     monkeypatch.setattr(run, "stage", stage)
     first_run.measure(run)
-    for name in ("results", "times"):
-        options = suite.make_parser().parse_args(called[name][2:])
-        assert options.output == run.output / "results"
-        assert len(suite.choose(options)) == (2 if arguments else 84)
-        assert options.budget < seconds[name]
-    assert suite.make_parser().parse_args(called["results"][2:]).check_only
+    options = suite.make_parser().parse_args(called["times"][2:])
+    assert options.output == run.output / "results"
+    assert len(suite.choose(options)) == (2 if arguments else 84)
+    assert options.budget < seconds["times"]
+    options = measured.make_parser().parse_args(called["measured"][2:])
+    chosen = measured_programs.select(options.group, options.only)
+    assert len(chosen) == 1 if arguments else len(chosen) > 80
+    assert options.budget < seconds["measured"]
+    assert generation.make_parser().parse_args(called["tokens"][2:]).budget < seconds["tokens"]
     assert make_parser().parse_args(called["counters"][3:]).profile
-    for name in ("sanitizer", "launches"):
+    for name in ("sanitizer", "launches", "measured", "tokens"):
         assert (first_run.ROOT / called[name][1]).exists()
     assert (first_run.ROOT / called["tests"][-1]).exists()
     if not arguments:
