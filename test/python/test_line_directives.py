@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from exported import build, run
+from xdsl.dialects.test import TestOp
 
 from dlc.backend import BackendError
+from dlc.backend.cuda.print.line_directives import with_directives
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.cuda.run.sass import disassemble, find_nvdisasm
 from dlc.cli.dlc_cli import main
 from dlc.passes import STAGES
 
-TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
+TEXT = "torch.relu(torch.matmul(torch.randn(256,64) + torch.randn(64), torch.randn(64,256)))"
 AT: dict[str, tuple[str, str]] = {
     "torch": ("matmul.default", "relu.default"),
     "tensor": ("reduce add", "maximumf"),
@@ -62,12 +64,21 @@ def test_lines_are_those_of_the_file(ir: str, tmp_path: Path) -> None:
         assert name in lines[number - 1]
 
 
+def test_a_brace_without_a_directive_moves_no_line() -> None:
+    """What follows it is where the compiler counts, not after the place of the brace."""
+    ops = [TestOp() for _ in range(3)]
+    written = {op: range(n, n + 1) for n, op in enumerate(ops)}
+    places = dict(zip(ops, (("f", 5), ("f", 1), ("f", 2)), strict=True))
+    told = with_directives("a;\n}\nb;\n", written, places.get)
+    assert sources(told) == {"a;": [5], "}": [6], "b;": [2]}
+
+
 def test_the_program_runs(tmp_path: Path, scheduler: Path) -> None:
     exported(tmp_path, "--lines", "kernel")
     flags = re.findall(r"-lineinfo|-pthread -g$", (tmp_path / "Makefile").read_text(), re.MULTILINE)
     assert sorted(set(flags)) == ["-lineinfo", "-pthread -g"]
     generator = np.random.default_rng(0)
-    shapes = (16, 64), (64,), (64, 16)
+    shapes = (256, 64), (64,), (64, 256)
     x, y, z = (generator.standard_normal(shape, dtype=np.float32) for shape in shapes)
     build(tmp_path, scheduler)
     files = [tmp_path / f"{name}.npy" for name in "xyz"]

@@ -26,11 +26,12 @@ def with_directives(text: str, written: Mapping[Operation, range], place_of: Pla
         if (place := place_of(op)) is not None:
             places[span.start : span.stop] = [place] * len(span)
     found: list[str] = []
-    follows: Place | None = None
+    here: Place | None = None  # the line that the compiler counts
     for line, place in zip(lines, places, strict=True):
         code = line.strip()
-        if place not in (None, follows) and code not in ("", "}") and not code.startswith("#"):
+        if place not in (None, here) and code not in ("", "}") and not code.startswith("#"):
             found.append(f"#line {place[1]} {c_string(place[0])}")
+            here = place
         found.append(line)
-        follows = None if place is None else (place[0], place[1] + 1)
+        here = None if here is None else (here[0], here[1] + 1)
     return "\n".join(found) + "\n"
