@@ -59,15 +59,16 @@ def _is_of_threads(op: Operation) -> bool:
 
 
 def _release(arrival: Operation, reading: Collection[Operation]) -> Operation | None:
-    """The arrival with what it is conditional on, if what reads stands before it in its block."""
-    first: Operation = arrival
-    while isinstance(parent := first.parent_op(), scf.IfOp):
-        first = parent
-    before = first.prev_op
-    while before is not None:
-        if isinstance(before, kernel.SyncWarpOp):
-            first = before
-        if any(op in reading for op in before.walk()):
-            return first
-        before = before.prev_op
+    """The arrival, or what it is conditional on, if what reads stands before it in its block."""
+    around: Operation | None = arrival
+    while around is not None:
+        first, before = around, around.prev_op
+        while before is not None:
+            if isinstance(before, kernel.SyncWarpOp):
+                first = before
+            if any(op in reading for op in before.walk()):
+                return first
+            before = before.prev_op
+        parent = around.parent_op()
+        around = parent if isinstance(parent, scf.IfOp) else None
     return None
