@@ -83,7 +83,7 @@ def _measured(job: Row, announce: Any) -> Row:
     torch.manual_seed(0)
     with torch.device(device.torch):
         function, arguments = program.make()
-    options = {"precision": "f32"} | program.options
+    options: dict[str, Any] = {"precision": "f32"} | program.options
     begin = time.perf_counter()
     compiled = dlc.compile(function, arguments, job["target"], device.backend, **options)
     variant = compiled.variants[0]
