@@ -714,6 +714,7 @@ BOX = f"""
       }}
       kernel.mbarrier_wait %m[0], parity (%o * 3 + %k) mod 2
       %v = kernel.load %s[63 - %t] : {SMEM}
+      kernel.fence_proxy_async
       kernel.barrier
     }}
   }}
@@ -747,6 +748,13 @@ def test_a_box_where_threads_may_write_later(prepared: str, kind: str, message: 
     hazard = report(body(BOX.replace("PREPARED", prepared)))
     assert hazard.kind == kind, str(hazard)
     assert re.search(message, str(hazard)), str(hazard)
+
+
+def test_a_box_where_threads_may_read_still() -> None:
+    unfenced = BOX.replace("PREPARED", "").replace(f"      {FENCE}\n", "")
+    hazard = report(body(unfenced))
+    assert hazard.kind == "race"
+    assert "stands between a load from %s and this, which writes there" in str(hazard)
 
 
 def test_parities_of_a_loop_that_is_entered_again() -> None:

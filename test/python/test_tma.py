@@ -134,7 +134,7 @@ PARTS = {
     "empty": "kernel.mbarrier_wait %empty[{slot}], parity ({k} floordiv {depth} + 1) mod 2",
     "full": "kernel.mbarrier_wait %full[%k mod {depth}], parity (%k floordiv {depth}) mod 2",
     "meet": "kernel.barrier",
-    "together": "kernel.sync_warp",
+    "together": "kernel.fence_proxy_async kernel.sync_warp",
     "release": "kernel.mbarrier_arrive %empty[%k mod {depth}]",
 }
 """What keeps the order; a test leaves one out."""
