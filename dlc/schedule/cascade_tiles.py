@@ -226,15 +226,20 @@ class CascadeCandidate:
     @property
     def unrolled(self) -> int:
         """
-        Most iterations of a loop that is written out. Both products of a chunk, if they are, must
-        leave the cache of instructions room for what stands between: on an H100 attention of 64 x
-        64 keys a thread of 8 x 8 sums took 2.5 times as long as its instructions.
+        Most iterations of a loop that is written out. Both products of a chunk, if they are, take
+        half of the cache of instructions at most: on an H100, 64 keys of 64 elements by threads of
+        8 x 8 sums, both written out, took 2.5 times as long as their instructions.
         """
-        limit = max(self.chunk, 64) // self.vector
         (rows, columns), keys = self.thread, self.points[1]
         trips = ((self.problem.width // VECTOR, keys), (self.chunk // VECTOR, columns))
-        code = sum(VECTOR * rows * many * n for n, many in trips if n <= limit)
-        return limit if code <= self.target.most_instructions / 2 else limit // 2
+
+        def code(limit: int) -> int:
+            return sum(VECTOR * rows * many * n for n, many in trips if n <= limit)
+
+        limit = max(self.chunk, 64) // self.vector
+        while limit > 1 and code(limit) > self.target.most_instructions / 2:
+            limit //= 2
+        return limit
 
     @cached
     def issue_seconds(self) -> float:

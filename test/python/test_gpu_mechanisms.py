@@ -210,19 +210,19 @@ def test_products_of_warpgroups(name: str, any_backend: Any) -> None:
     run_case(case, steps(case, schedule, "sm_90"), any_backend)
 
 
-@on_hopper
-@pytest.mark.parametrize("name", test_resident.CASES)
-def test_resident_blocks(name: str, any_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, "sm_90", replace(TARGETS["sm_90"], sms=3))
-    case, schedule = test_resident.CASES[name]
-    run_case(case, steps(case, schedule, "sm_90"), any_backend)
+FEW_SMS = {
+    **{f"resident, {name}": given for name, given in test_resident.CASES.items()},
+    **{f"stored by TMA, {name}": given for name, given in test_tma_store.CASES.items()},
+}
 
 
 @on_hopper
-@pytest.mark.parametrize("name", test_tma_store.CASES)
-def test_stores_by_tma(name: str, any_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", FEW_SMS)
+def test_blocks_that_take_turns(
+    name: str, any_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(TARGETS, "sm_90", replace(TARGETS["sm_90"], sms=3))
-    case, schedule = test_tma_store.CASES[name]
+    case, schedule = FEW_SMS[name]
     run_case(case, steps(case, schedule, "sm_90"), any_backend)
 
 
