@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.ir.span import span
 from dlc.target import WIDEST_ACCESS
 from dlc_bench.work import Work
 
@@ -67,10 +68,10 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
         )
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    size = span(tensor.shape, tensor.stride())
     skip = tensor.data_ptr() % WIDEST_ACCESS // tensor.element_size()
-    memory = torch.empty(span + skip, dtype=tensor.dtype, device=tensor.device)
-    memory[skip:] = tensor.detach().as_strided((span,), (1,))
+    memory = torch.empty(size + skip, dtype=tensor.dtype, device=tensor.device)
+    memory[skip:] = tensor.detach().as_strided((size,), (1,))
     return memory.as_strided(tensor.shape, tensor.stride(), skip)
 
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import torch
 
 from dlc.backend.kernel_image import KernelImage
+from dlc.ir.span import span
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,7 @@ class Layout:
     @property
     def bytes(self) -> int:
         """From the first element to the end of the last."""
-        if 0 in self.shape:
-            return 0
-        steps = zip(self.shape, self.strides, strict=True)
-        return (1 + sum((n - 1) * s for n, s in steps)) * self.dtype.itemsize
+        return span(self.shape, self.strides) * self.dtype.itemsize
 
     def allocate(self, device: torch.device) -> torch.Tensor:
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from dlc.backend import LaunchError
+from dlc.ir.span import span
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,14 @@ class KeptCopy:
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """What lies on the host from the first element of a tensor to the last."""
-    return ctypes.string_at(tensor.data_ptr(), span_of(tensor) * tensor.element_size())
+    return ctypes.string_at(
+        tensor.data_ptr(), span(tensor.shape, tensor.stride()) * tensor.element_size()
+    )
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     """The elements from the first to the last, in the order of memory."""
-    return tensor.detach().as_strided((span_of(tensor),), (1,))
-
-
-def span_of(tensor: torch.Tensor) -> int:
-    """How many elements lie from the first to the last."""
-    if not tensor.numel():
-        return 0
-    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.detach().as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from dlc.ir.span import span
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,9 +31,7 @@ class View:
     def end(self) -> int:
         """The first element after the view's last one."""
         shape, strides, offset = self.numbers
-        if 0 in shape:
-            return offset
-        return offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        return offset + span(shape, strides)
 
     @cached_property
     def numbers(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:

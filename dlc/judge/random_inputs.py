@@ -20,6 +20,7 @@ from dlc.diagnostics import fail
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.dialects.main_function import attributes_of, bounds_in, main_of
 from dlc.frontend.draws import random_state
+from dlc.ir.span import span
 
 _MAX_INTEGER = 8
 
@@ -65,10 +66,7 @@ def _random(
         strides = tuple(int(s) for s in stated.get_values())
     align = attributes.get("dlc.align")
     align = align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
-    span = (
-        1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
-    )
-    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype, device="cpu")
+    memory = torch.empty(span(shape, strides) + DEFAULT_ALIGNMENT, dtype=dtype, device="cpu")
     skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
     if dtype == torch.bool:
         memory.random_(0, 2, generator=generator)

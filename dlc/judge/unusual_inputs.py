@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from dlc.ir.span import span
+
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 _LINE = 64
 """Bytes that divide the address of PyTorch's memory on the CPU."""
@@ -32,11 +34,11 @@ def unusual_inputs(
 def _changed(tensor: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
     if not tensor.is_floating_point() or not tensor.numel():
         return tensor
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    places = torch.arange(span, device="cpu").as_strided(tensor.shape, tensor.stride()).unique()
+    size = span(tensor.shape, tensor.stride())
+    places = torch.arange(size, device="cpu").as_strided(tensor.shape, tensor.stride()).unique()
     skip = tensor.data_ptr() % _LINE // tensor.itemsize
-    memory = torch.zeros(skip + span, dtype=tensor.dtype, device="cpu")
-    memory[skip + places] = change(tensor.detach().as_strided((span,), (1,))[places], generator)
+    memory = torch.zeros(skip + size, dtype=tensor.dtype, device="cpu")
+    memory[skip + places] = change(tensor.detach().as_strided((size,), (1,))[places], generator)
     return memory.as_strided(tensor.shape, tensor.stride(), skip)
 
 

@@ -28,6 +28,7 @@ from dlc.frontend.guard import Guard
 from dlc.frontend.imported import ImportedProgram, Result
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
+from dlc.ir.span import span
 from dlc.saved.entries import Entry, EntryError
 from dlc.target import WIDEST_ACCESS
 
@@ -186,25 +187,18 @@ def _shown(program: ImportedProgram) -> str:
 
 def tensor_to_bytes(tensor: torch.Tensor) -> bytes:
     """The memory from the first element to the last."""
-    span = _span(tensor.shape, tensor.stride())
-    memory = tensor.detach().as_strided((span,), (1,)).cpu()
+    size = span(tensor.shape, tensor.stride())
+    memory = tensor.detach().as_strided((size,), (1,)).cpu()
     return memory.view(torch.uint8).numpy().tobytes()
 
 
 def tensor_of_bytes(content: bytes, guard: Guard, device: torch.device) -> torch.Tensor:
     """The tensor of the guard's shape, dtype and strides in such memory; EntryError if it is not
     of that size."""
-    if len(content) != (expected := _span(guard.shape, guard.strides) * guard.dtype.itemsize):
+    if len(content) != (expected := span(guard.shape, guard.strides) * guard.dtype.itemsize):
         raise EntryError(f"expected {expected} bytes for a tensor, found {len(content)}")
     memory = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0)
     return memory.to(device).view(guard.dtype).as_strided(guard.shape, guard.strides)
-
-
-def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """The elements from the first to the last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def _argument_to_json(argument: Argument, file_of: Callable[[torch.Tensor], str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from dlc.backend.cuda.run.tensor_map import MAP_BYTES, encode_tensor_map
 from dlc.backend.cuda.run.torch_device import CudaDevice, TorchDevice
 from dlc.backend.kernel_image import KernelImage
 from dlc.backend.parallel import OnDone
+from dlc.ir.span import span
 
 if TYPE_CHECKING:
     from dlc.analysis.kernel.tensor_maps import TensorMap
@@ -235,8 +236,7 @@ class CudaBackend:
 
     def zero(self, tensor: torch.Tensor) -> None:
         if tensor.numel():
-            extents = zip(tensor.shape, tensor.stride(), strict=True)
-            elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
+            elements = span(tensor.shape, tensor.stride())
             self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
 
     def counts(self, size: int) -> torch.Tensor:
