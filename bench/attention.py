@@ -5,8 +5,8 @@ What can be told without a GPU of attention in one kernel, as `results/attention
 
 What ptxas makes of `scaled_dot_product_attention` of 32 heads with as many rows as keys, fp32, for
 heads of 64 and 128 elements, with and without a causal mask; and the estimates of the 84 cases that
-are attention, beside what three kernels took and what multiply-adds alone take. Rows that the
-pattern does not name stay as they were.
+are attention, beside those of their scores, probabilities and results as three programs, and beside
+what multiply-adds alone take. Rows that the pattern does not name stay as they were.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ CHIPS = ("sm_80", "sm_90", "sm_120")
 WIDTHS = (64, 128)
 KEYS = (32, 128, 512, 4096)
 HEADS = 32
-APART = {"tl.s32": 9.7, "tl.s128": 14.7, "tl.s512": 79.7,
-         "qw.s32": 10.3, "qw.s128": 17.8, "qw.s512": 113.0}  # fmt: skip
-"""Microseconds that the estimate for sm_90 gave three kernels, by model and tokens
-(bench/NOTES.md, 2026-11-21)."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,31 @@ def examined(case: Attention) -> Row:
     }
 
 
+def apart(case: Case) -> Iterator[str]:
+    """A case's scores, probabilities and results as programs of their own, by the one before."""
+    (_, heads, s, d), kv_heads = case.inputs["q"], case.inputs["k"][1]
+    group = heads // kv_heads
+    q, k = f"torch.randn({kv_heads}, {group}, {s}, {d})", f"torch.randn({kv_heads}, 1, {s}, {d})"
+    scores = f"q @ k.transpose(-2, -1) / math.sqrt({d})"
+    if case.constants:
+        masked = f"mask = {case.constants['mask']}; {scores} + mask"
+    else:
+        tokens = f"t = torch.arange({s})"
+        masked = f"{tokens}; ({scores}).masked_fill(t > t[:, None], -math.inf)"
+    shape = f"{kv_heads}, {group}, {s}, {s}"
+    yield f"q = {q}; k = {k}; {masked}"
+    yield f"torch.softmax(torch.randn({shape}), -1)"
+    yield f"torch.randn({shape}) @ {k}"
+
+
 def estimated(case: Case) -> Row:
     """Microseconds on sm_90 by the estimate, of three kernels, and of the multiply-adds alone."""
     kernels, target = lowered(case.text, "sm_90"), TARGETS["sm_90"]
+    parts = [each for text in apart(case) for each in lowered(text, "sm_90")]
     return {
         "us": sum(each.get("whole_us", 0.0) for each in kernels),
         "launches": len(kernels),
-        "apart_us": APART[case.name.partition(".")[2]],
+        "apart_us": sum(each.get("whole_us", 0.0) for each in parts),
         "least_us": (case.flops / target.flops + target.launch_seconds) * 1e6,
     }
 
@@ -124,7 +138,7 @@ def markdown(data: dict[str, Row]) -> str:
         for name, row in data.items()
         if " " not in name
     ]
-    cases = ("case", "us", "launches", "three kernels us", "ratio", "least us", "ratio to it")
+    cases = ("case", "us", "launches", "apart us", "ratio", "least us", "ratio to it")
     return "\n".join([
         "# Attention, without a GPU",
         "",
@@ -135,7 +149,8 @@ def markdown(data: dict[str, Row]) -> str:
         "",
         table(head, static),
         "",
-        "The cases among the 84 that are attention, for sm_90. The least is the time of the",
+        "The cases among the 84 that are attention, for sm_90. Apart are scores, probabilities and",
+        "results as three programs, each as dlc makes it alone. The least is the time of the",
         "multiply-adds that a program of these masks needs at the rate of all lanes, and a launch.",
         "",
         table(cases, suite),
