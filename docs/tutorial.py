@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-SHORT = "index", "schedules", "accuracy", "hazards", "faq"
+SHORT = "index", "schedules", "accuracy", "checking", "hazards", "faq"
 MADE = "opencl", "committed", "sizes"
-MODELS = ("generation",)
+MODELS = "models", "generation"
 PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, *MADE, *MODELS, "tutorial", "extending")}
 PAGES["readme"] = ROOT / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

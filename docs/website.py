@@ -1,9 +1,9 @@
 """
 Builds the documentation site in build/site: python docs/website.py, or make docs
 
-Pages are those of this folder, sections of README.md, and what is made from the code: the grammar
-of the six IRs (`grammar`), the options of schedules, the Python API (`api`). Sphinx with MyST makes
-HTML of them, which opens from disk and is searched there; what warns, fails.
+Pages are those of this folder, and what is made from the code: the grammar of the six IRs
+(`grammar`), the options of schedules, the Python API (`api`). Sphinx with MyST makes HTML of them,
+which opens from disk and is searched there; what warns, fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "The six IRs": (*(f"irs/{stage}" for stage in grammar.IRS), "irs/scalars"),
     "Schedules": ("schedules", "passes", "tuning", "attention", "tensor-cores"),
     "Running": ("trace", "running", "models", "generation", "measuring"),
-    "Trust": ("accuracy", "hazards", "op_db", "nnsmith"),
+    "Trust": ("accuracy", "checking", "hazards", "op_db", "nnsmith"),
     "Reference": ("api", "operators", "architecture", "faq", "comparison"),
 }
 """The pages, in their order, below index.md."""
@@ -47,14 +47,6 @@ CONFIGURATION = {
 }
 """Sphinx's conf.py."""
 
-SECTIONS = {
-    "trace": "The trace page",
-    "running": "Running",
-    "measuring": "Measuring",
-    "models": "Models",
-    "tuning": "Tuning",
-}
-"""Pages that are sections of README.md."""
 OPTIONS = "<!-- options -->"
 """Where the page of schedules has the options of all steps."""
 LINK = re.compile(r"(!?)\[([^]\n]*)\]\(([^)\s]+)\)")
@@ -64,19 +56,9 @@ FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 def pages() -> dict[str, str]:
     """The text of each page by its path."""
     found = {path.name: path.read_text() for path in sorted(DOCS.glob("*.md"))}
-    readme = (ROOT / "README.md").read_text()
-    found |= {f"{name}.md": section(readme, title) for name, title in SECTIONS.items()}
     found |= {**grammar.pages(), "api.md": api.page()}
     found["schedules.md"] = found["schedules.md"].replace(OPTIONS, options())
     return {path: relinked(text, set(found)) for path, text in found.items()}
-
-
-def section(text: str, title: str) -> str:
-    """A section of a page as a page, its links as seen from docs/."""
-    (_, body) = re.split(rf"^## {re.escape(title)}\n", text, flags=re.MULTILINE)
-    body = re.split(r"^## ", body, maxsplit=1, flags=re.MULTILINE)[0]
-    body = re.sub(r"^###", "##", body, flags=re.MULTILINE).replace("](docs/", "](")
-    return f"# {title}\n{body}"
 
 
 def relinked(text: str, known: set[str]) -> str:

@@ -88,12 +88,6 @@ def test_links_lead_to_pages(given: str, made: str | None) -> None:
     assert website.relinked(given, {"irs/loop.md"}) == (made or given)
 
 
-def test_a_section_of_the_readme_is_a_page() -> None:
-    text = "# T\n\n## One\n\na [b](docs/b.md)\n\n### Sub\n\nc\n\n## Two\n\nd\n"
-    assert website.section(text, "One") == "# One\n\na [b](b.md)\n\n## Sub\n\nc\n\n"
-    assert website.section(text, "Two") == "# Two\n\nd\n"
-
-
 def test_the_site_builds_and_opens_from_disk(tmp_path: Path) -> None:
     if any(find_spec(name) is None for name in ("sphinx", "myst_parser", "furo")):
         pytest.skip("the extra 'docs' is not installed: make docs installs it")
