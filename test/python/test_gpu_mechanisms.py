@@ -38,7 +38,7 @@ from on_device import (
     whole_context,
     with_clusters,
 )
-from test_last_blocks import MATRICES
+from test_endings import MATRICES
 from test_mutants import ending_in_one
 from test_printer import kernel_of
 from test_schedules import tiled
