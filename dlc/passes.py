@@ -27,8 +27,9 @@ PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
 PIPELINE: tuple[tuple[str, str], ...] = (
     # Torch IR -> Tensor IR: what is computed
     ("d:001", "decompose-torch"),  # ATen operations as elementwise, reduce, index_map, gather
-    ("d:002", "compose-index-maps"),  # chains of reshapes, slices, pads become one map
-    ("d:003", "fold-constants"),  # scalars move into the bodies that use them
+    ("d:002", "unflatten-dimensions"),  # what runs over joined sizes runs over each
+    ("d:003", "compose-index-maps"),  # chains of reshapes, slices, pads become one map
+    ("d:004", "fold-constants"),  # scalars move into the bodies that use them
     # Tensor IR -> Loop IR: which operations share a kernel
     ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
     ("l:002", "canonicalize-loops"),  # loads, selects and axes in their simplest form

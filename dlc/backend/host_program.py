@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
-from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from dlc.backend.bound_program import (
     Allocate,
@@ -36,8 +36,9 @@ from dlc.dialects import flow, host, host_flow, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.dialects.main_function import attributes_of, bounds_in, kind_in, main_of
-from dlc.dialects.size import symbols_in
+from dlc.dialects.size import ReshapeOp, in_memory, symbols_in
 from dlc.dialects.size_binding import Binding
+from dlc.dialects.sized_types import sized_memref
 from dlc.ir.provenance import ops_of
 
 
@@ -116,7 +117,9 @@ class _Reader:
             a: layout_of(a.type) for a in self.numbers if isinstance(a.type, MemRefType)
         }
         self.results: tuple[int, ...] = ()
-        self.last_use = {v: op for op in main.body.block.ops for v in op.operands}
+        end = main.body.block.last_op
+        self.returned = end.operands if isinstance(end, func.ReturnOp) else ()
+        self.last_use = {in_memory(v): op for op in main.body.block.ops for v in op.operands}
 
     def steps(self, block: Block) -> Iterator[Step]:
         for op in block.ops:
@@ -125,6 +128,8 @@ class _Reader:
                     yield from self._tensors(op)
                 case host.LaunchOp(callee=kernel.FuncOp() as callee):
                     yield self._launch(op, callee)
+                case ReshapeOp():
+                    self.numbers[op.result] = self.numbers[op.source]
                 case memref.AllocOp():
                     yield Allocate(*self._new(op.memref), layout_of(op.memref.type))
                 case host.SliceOp():
@@ -202,15 +207,16 @@ class _Reader:
         callee = op.callee
         assert callee is not None
         for value, ref in zip(op.inputs, callee.input_refs, strict=True):
-            if not isinstance(value.owner, Operation):
-                self.arguments.setdefault(value, layout_of(self.bound(ref.type)))
+            if isinstance(argument := in_memory(value), BlockArgument):
+                type = ref.type if argument is value else default_memref(argument.type)
+                self.arguments.setdefault(argument, layout_of(self.bound(type)))
         for value, ref in zip(op.outputs, callee.output_refs, strict=True):
             assert isinstance(ref.type, MemRefType)
             if (updated := callee.updated_refs.get(ref)) is not None:
                 self.numbers[value] = self.numbers[op.inputs[callee.input_refs.index(updated)]]
                 continue
             number, name = self._new(value)
-            type = self.bound(ref.type)
+            type = self.bound(self._returned_as(value, ref.type))
             assert isinstance(type, MemRefType)
             yield Allocate(number, name, layout_of(type))
             if ref in callee.zeroed_refs:
@@ -218,6 +224,20 @@ class _Reader:
         yield self._launch(op, callee)
         unused = [v for v in op.outputs if v not in self.last_use]
         updated = callee.updated_of(op.inputs)
-        ended = [v for v in dict.fromkeys(op.inputs) if self.last_use[v] is op and v not in updated]
+        inputs = dict.fromkeys(map(in_memory, op.inputs))
+        ended = [v for v in inputs if self.last_use[v] is op and v not in updated]
         if dead := self._all([*ended, *unused]):
             yield Drop(dead)
+
+    def _returned_as(self, value: SSAValue, type: Attribute) -> Attribute:
+        """The type of a tensor as `@main` returns it, if that is under another shape."""
+        for returned in self.returned:
+            if returned is not value and in_memory(returned) is value:
+                return default_memref(returned.type)
+        return type
+
+
+def default_memref(tensor: Attribute) -> MemRefType:
+    """How a tensor lies in memory row by row."""
+    assert isinstance(tensor, TensorType)
+    return sized_memref(tensor.element_type, shape_of(tensor))

@@ -155,9 +155,22 @@ class SelectOp(SelectOpBase):
 
 def size_as_float(builder: Builder, size: Size, at: Operation, type: AnyFloat) -> SSAValue:
     """A size of the kernel that `at` stands in as a float, rounded once. Errors of `size_expr`."""
+    return builder.insert(arith.SIToFPOp(_size_as_integer(builder, size, at), type)).result
+
+
+def _size_as_integer(builder: Builder, size: Size, at: Operation) -> SSAValue:
+    """A size as an `i64`, which a product of sizes is no index expression for."""
+    if len(size.terms) == 1 and not size.constant:
+        ((factors, coefficient),) = size.terms
+        if len(factors) > 1:
+            parts = [Size((((factor,), 1),)) for factor in factors]
+            product = _size_as_integer(builder, parts[0] * coefficient, at)
+            for part in parts[1:]:
+                other = _size_as_integer(builder, part, at)
+                product = builder.insert(arith.MuliOp(product, other)).result
+            return product
     index = builder.insert(IndexOp(size_expr(size, at))).result
-    integer = builder.insert(arith.IndexCastOp(index, i64)).result
-    return builder.insert(arith.SIToFPOp(integer, type)).result
+    return builder.insert(arith.IndexCastOp(index, i64)).result
 
 
 Loop = Dialect(

@@ -32,6 +32,13 @@ have, which is an index value there (`dlc.dialects.size_index`).
   loop.for %i in s, %j in 64 { … }
 ```
 
+`size.reshape` gives a tensor another shape where subscripts would be divided by a size: elements
+stay where they are in memory.
+
+```mlir
+%y = size.reshape %x : tensor<?x?x64xf32, #size.of<b, s>> -> tensor<?x64xf32, #size.of<b * s>>
+```
+
 `specialize` puts numbers in the place of names, in any IR.
 """
 
@@ -39,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import TypeVar
 
 from xdsl.dialects.builtin import (
@@ -52,12 +60,13 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Data, Dialect, Operation
+from xdsl.ir import Attribute, Data, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
+    operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -69,9 +78,11 @@ from xdsl.traits import HasParent, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.diagnostics import did_you_mean, fail
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.size_syntax import parse_fact, parse_size
-from dlc.dialects.sized_types import SizesAttr, sizes_of
+from dlc.dialects.sized_types import SizesAttr, sized_tensor, sizes_of
+from dlc.dialects.tensor_directives import Tensors
 from dlc.ir.sizes import Fact, NeedsNumber, Size, Symbol
 
 Op = TypeVar("Op", bound=IRDLOperation)
@@ -245,6 +256,49 @@ class ValueOp(IRDLOperation):
         printer.print_attribute(self.result.type)
 
 
+@irdl_op_definition
+class ReshapeOp(IRDLOperation):
+    """
+    `%y = size.reshape %x : tensor -> tensor`: the elements in row-major order, of another shape.
+
+    It stands in Tensor IR and in `@main` of the IRs after it, where tensors that it takes have
+    memory of their own, row by row. `specialize` makes an index map of it in Tensor IR.
+    """
+
+    name = "size.reshape"
+
+    source = operand_def(TensorType)
+    result = result_def(TensorType)
+    custom_directives = (Tensors,)
+    assembly_format = (
+        "$source `:` custom<Tensors>(type($source)) `->` custom<Tensors>(type($result)) attr-dict"
+    )
+    traits = traits_def(Pure())
+
+    def __init__(self, source: SSAValue, shape: Sequence[int]) -> None:
+        super().__init__(operands=[source], result_types=[sized_tensor(element_of(source), shape)])
+
+    def verify_(self) -> None:
+        for value in (self.source, self.result):
+            check_sizes(self, value.type)
+        if element_of(self.source) != element_of(self.result):
+            raise VerifyException(
+                f"expected a result of element type {element_of(self.source)}, found "
+                f"{element_of(self.result)}"
+            )
+        # Of sizes only facts may tell that the products are one number.
+        counts = [Size.of(prod(shape_of(value))) for value in (self.source, self.result)]
+        if None not in (counts[0].number, counts[1].number) and counts[0] != counts[1]:
+            raise VerifyException(f"expected {counts[0]} elements, found {counts[1]}")
+
+
+def in_memory(value: SSAValue) -> SSAValue:
+    """The tensor in whose memory a tensor lies: itself, or what it is a reshape of."""
+    while isinstance(value.owner, ReshapeOp):
+        value = value.owner.source
+    return value
+
+
 def symbols_in(module: Operation) -> dict[str, Symbol]:
     """What a module declares, by name."""
     return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}
@@ -320,4 +374,6 @@ def number_attribute(number: Size | int) -> IntegerAttr | SizeAttr:
     return SizeAttr(size) if size.number is None else IntegerAttr(size.number, i64)
 
 
-Sizes = Dialect("size", [SymbolOp, FactOp, ValueOp, SizeIndexOp], [SizesAttr, SizeAttr, FactAttr])
+Sizes = Dialect(
+    "size", [SymbolOp, FactOp, ValueOp, SizeIndexOp, ReshapeOp], [SizesAttr, SizeAttr, FactAttr]
+)

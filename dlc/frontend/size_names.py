@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from math import inf
 from weakref import WeakKeyDictionary
 
 import sympy
@@ -47,8 +48,22 @@ def size_of(number: int | torch.SymInt) -> Size | int:
     """An integer, which is a size where it depends on those of a call; NoSize for another."""
     if isinstance(number, int):
         return number
-    size = as_size(number.node.expr, SIZES.get(number.node.shape_env, {}))
+    env = number.node.shape_env
+    names = SIZES.get(env, {})
+    size = as_size(number.node.expr, names)
+    if number.node.expr.has(sympy.Max, sympy.Min, functions.Max, functions.Min):
+        size = size.settled(_bounds(env, names))
     return size if size.number is None else size.number
+
+
+def _bounds(env: ShapeEnv, names: Mapping[sympy.Symbol, Size]) -> dict[str, Bounds]:
+    """What is known of names by an export."""
+    found: dict[str, Bounds] = {}
+    for symbol, size in names.items():
+        if size.name is not None:
+            low, high = range_of(env, symbol)
+            found[size.name] = low, inf if high is None else high
+    return found
 
 
 def sizes_of(numbers: Iterable[int | torch.SymInt]) -> tuple[Size | int, ...]:

@@ -181,6 +181,16 @@ class Size:
             total += product
         return total
 
+    def settled(self, known: Mapping[str, Bounds]) -> Size:
+        """The size without the larger or the less of two where bounds of names tell which it is."""
+        total = Size.of(self.constant)
+        for monomial, coefficient in self.terms:
+            product = Size.of(coefficient)
+            for factor in monomial:
+                product *= Size.of(factor) if isinstance(factor, str) else _settled(factor, known)
+            total += product
+        return total
+
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number that the size is; KeyError for a name that has no value."""
         return self.constant + sum(
@@ -355,6 +365,15 @@ def _value(factor: Factor, values: Mapping[str, int]) -> int:
         return values[factor]
     function = FUNCTIONS[factor.function]
     return function(factor.left.evaluate(values), factor.right.evaluate(values))
+
+
+def _settled(call: Call, known: Mapping[str, Bounds]) -> Size:
+    left, right = call.left.settled(known), call.right.settled(known)
+    if call.function in ("max", "min"):
+        for one, other in ((left, right), (right, left)):
+            if Fact(one, ">=" if call.function == "max" else "<=", other).is_implied(known):
+                return one
+    return FOLDED[call.function](left, right)
 
 
 def _bounds(factor: Factor, known: Mapping[str, Bounds]) -> Bounds:

@@ -14,7 +14,9 @@ from xdsl.ir import Block, SSAValue
 
 from dlc.diagnostics import fail
 from dlc.dialects import host, host_flow, kernel
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.main_function import main_of
+from dlc.dialects.size import ReshapeOp
 from dlc.simulator.address_space import Memory, Observer
 from dlc.simulator.buffers import Buffers
 from dlc.simulator.divergence import Deadlock, divided
@@ -198,6 +200,8 @@ class _Program:
                     outputs = self._launch(callee, [buffers.read(v) for v in op.inputs])
                     for buffer, array in zip(op.outputs, outputs, strict=True):
                         buffers.write(buffer, array)
+                case ReshapeOp():
+                    values[op.result] = values[op.source].reshape(shape_of(op.result))
                 case memref.AllocOp():
                     buffers.allocate(op)
                 case host.ZeroOp():

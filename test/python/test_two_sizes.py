@@ -64,6 +64,24 @@ def split(x: torch.Tensor) -> torch.Tensor:
     return h.transpose(1, 2).reshape(b, s, 32) + x
 
 
+def flat(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A layer over all rows of a batch, as PyTorch's own linear layers are written."""
+    b, s, n = x.shape
+    y = F.gelu(F.rms_norm(x, (n,)).reshape(-1, n) @ w.T)
+    return y.view(b, s, -1) + y.amax(0)
+
+
+def loss(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return F.mse_loss(x.view(-1, 6), t.reshape(-1, 6)) + x.flatten(0, 1).mean(0).cumsum(0)
+
+
+def numbered(x: torch.Tensor) -> torch.Tensor:
+    """The rows of a flat tensor that a batch is made of again, of which some go by numbers."""
+    b, s, n = x.shape
+    rows = (x * 2).reshape(b * s, n)
+    return rows.view(b, s, n) + rows[-1] + rows[:1]
+
+
 ROWS: dict[int, Dim] = {0: B, 1: S}
 PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make, Any]] = {
     "pointwise": (lambda x: torch.relu(x) * 2, batch(24), (ROWS,)),
@@ -93,6 +111,21 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make, Any]] = {
     "scores": (scores, heads(2), ({0: B, 2: S},) * 2),
     "attention": (attention, heads(3), ({0: B, 2: S},) * 3),
     "causal": (causal, heads(3), ({0: B, 2: S},) * 3),
+    "flat": (flat, lambda b, s: (torch.randn(b, s, 24), torch.randn(16, 24)), (ROWS, None)),
+    "flat rows": (lambda x: torch.relu(x).flatten(0, 1), batch(24), (ROWS,)),
+    "flat columns": (
+        lambda x: x.transpose(1, 2).reshape(-1, 3) * 2,
+        lambda b, s: (torch.randn(b, 3, s),),
+        ({0: B, 2: S},),
+    ),
+    "flat sum": (lambda x: torch.relu(x).flatten().sum(), batch(6), (ROWS,)),
+    "loss": (loss, lambda b, s: (torch.randn(b, s, 6), torch.randn(b, s, 6)), (ROWS,) * 2),
+    "repeated": (lambda x: x.repeat(2, 1, 3).exp(), batch(4), (ROWS,)),
+    "tiled": (
+        lambda x, y: x.repeat(y.shape[0], 1) - 1,
+        lambda b, s: (torch.randn(s, 4), torch.randn(b)),
+        ({0: S}, {0: B}),
+    ),
 }
 
 

@@ -25,7 +25,7 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.flow import blocks_of
 from dlc.dialects.layouts import strides_of
-from dlc.dialects.size import ValueOp, needing_numbers, symbols_in
+from dlc.dialects.size import ReshapeOp, ValueOp, needing_numbers, symbols_in
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.dialects.sized_types import sizes_of
 from dlc.ir.bounds import sure, within
@@ -127,7 +127,7 @@ class _Lifter:
                     with needing_numbers(op, "its loop nest"):
                         self._replace(op)
         for op in [op for block in blocks for op in block.ops][::-1]:
-            if isinstance(op, DISSOLVED) and not any(r.uses for r in op.results):
+            if isinstance(op, (*DISSOLVED, ReshapeOp)) and not any(r.uses for r in op.results):
                 op.detach()
                 op.erase()
 

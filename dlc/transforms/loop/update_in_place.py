@@ -18,6 +18,7 @@ from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
+from dlc.dialects.size import ReshapeOp
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.expr import Expr
 from dlc.remarks import remark
@@ -196,8 +197,16 @@ def _place(kernel: KernelOp, ref: BlockArgument) -> Operation | None:
 
 
 def _users(block: Block, values: Sequence[SSAValue], but: Operation) -> list[Operation]:
-    """The operations of a block that use values of it, themselves or in a body of theirs."""
-    users = [use.operation for value in values for use in value.uses]
+    """
+    The operations of a block that use values of it, themselves or in a body of theirs; a reshape
+    stands for those that use its result, too.
+    """
+    users: list[Operation] = []
+    pending = [*values]
+    while pending:
+        found = [use.operation for use in pending.pop().uses]
+        pending += [op.result for op in found if isinstance(op, ReshapeOp)]
+        users += found
     around = (block.find_ancestor_op_in_block(user) for user in users if user is not but)
     return [op for op in dict.fromkeys(around) if op is not None]
 

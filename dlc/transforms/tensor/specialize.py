@@ -19,10 +19,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from dlc.diagnostics import did_you_mean, fail
+from dlc.dialects import kernel, tensor_ir
+from dlc.dialects.kernel_op import KernelSignature
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import (
     FactAttr,
     FactOp,
+    ReshapeOp,
     SizeAttr,
     SymbolOp,
     ValueOp,
@@ -30,7 +33,9 @@ from dlc.dialects.size import (
 )
 from dlc.dialects.size_binding import Binding
 from dlc.ir.evaluate import scalar
-from dlc.ir.sizes import Bounds, Size, is_packed
+from dlc.ir.expr import to_map
+from dlc.ir.reshaping import dimension_values, reshaped
+from dlc.ir.sizes import Bounds, NeedsNumber, Size, is_packed
 from dlc.registry import OptionError
 
 
@@ -97,6 +102,7 @@ def specialize(module: ModuleOp, values: Mapping[str, int]) -> None:
             fail(module, f"expected a size of the module, found '{name}'", hint)
     bind = Binding(values)
     left = {name: s.bounds for name, s in symbols.items() if name not in values}
+    computed = not any(isinstance(op, KernelSignature | kernel.LaunchOp) for op in module.walk())
     for op in [*module.walk()]:
         match op:
             case SymbolOp() if (number := values.get(op.sym_name.data)) is not None:
@@ -105,6 +111,9 @@ def specialize(module: ModuleOp, values: Mapping[str, int]) -> None:
                 bind_fact(op, values, left)
             case ValueOp():
                 bind_value(op, values)
+            case ReshapeOp() if computed:
+                bind.operation(op)
+                bind_reshape(op)
             case _:
                 bind.operation(op)
     for main in module.ops:
@@ -153,6 +162,24 @@ def bind_fact(op: FactOp, values: Mapping[str, Size | int], left: Mapping[str, B
     except (ValueError, ZeroDivisionError):
         given = ", ".join(f"{name} = {number}" for name, number in numbers.items())
         fail(op, f"expected {fact}, found {given}")
+
+
+def bind_reshape(op: ReshapeOp) -> None:
+    """Makes an index map of a reshape in Tensor IR, where that needs no size that is left."""
+    source, shape = shape_of(op.source), shape_of(op.result)
+    if source == shape:
+        op.result.replace_all_uses_with(op.source)
+        Rewriter.erase_op(op)
+        return
+    try:
+        subscripts = reshaped(source, shape)
+    except NeedsNumber:
+        return
+    map = to_map(subscripts, [*dimension_values(len(shape))])
+    new = tensor_ir.IndexMapOp([op.source], [map], shape)
+    new.location, new.result.name_hint = op.location, op.result.name_hint
+    new.attributes.update(op.attributes)
+    Rewriter.replace_op(op, new)
 
 
 def bind_value(op: ValueOp, values: Mapping[str, Size | int]) -> None:

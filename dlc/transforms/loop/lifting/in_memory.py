@@ -23,12 +23,14 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.diagnostics import fail
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.host_flow import stack_type
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
+from dlc.dialects.size import ReshapeOp, in_memory
 from dlc.dialects.sized_types import SizesAttr
 from dlc.ir.sizes import NeedsNumber
 
@@ -51,7 +53,7 @@ class Layouts:
         return memref_type(tensor.type.element_type, shape_of(tensor), layout)
 
     def alignment(self, tensor: SSAValue) -> int:
-        return self.alignments.get(tensor, DEFAULT_ALIGNMENT)
+        return self.alignments.get(in_memory(tensor), DEFAULT_ALIGNMENT)
 
     def step(self, tensor: SSAValue) -> int:
         """The bytes from an element along the first dimension to the next."""
@@ -62,7 +64,8 @@ def put_in_memory(function: func.FuncOp, layouts: Layouts) -> set[Operation]:
     """
     Fills `layouts`, and gives the operations whose results must be in memory. Every result of
     `@main` has memory of its own: an argument, or a tensor returned twice, is copied. So has what
-    is carried, as a loop writes to it, and what a branch gives.
+    is carried, as a loop writes to it, and what a branch gives. What is reshaped where it lies has
+    memory, row by row.
     """
     block = function.body.block
     for argument, attributes in zip(
@@ -82,7 +85,16 @@ def put_in_memory(function: func.FuncOp, layouts: Layouts) -> set[Operation]:
                 found |= _put_operands(op)
             if isinstance(op, flow.ForOp):
                 _lay_out(op, layouts)
-    return found
+    inside = [op for inner in flow.blocks_of(block) for op in inner.ops]
+    return found.union(*(_put_reshaped(op, layouts) for op in inside if isinstance(op, ReshapeOp)))
+
+
+def _put_reshaped(op: ReshapeOp, layouts: Layouts) -> set[Operation]:
+    """Gives a tensor memory in which it can be read under another shape."""
+    if op.source in layouts.strides:
+        op.operands[0] = _insert_copy(op.source, op)
+    owner = op.source.owner
+    return {owner} if isinstance(owner, Operation) else set()
 
 
 def is_joined_before_loop(op: tensor_ir.IndexMapOp) -> bool:
@@ -100,13 +112,14 @@ def _put_results(function: func.FuncOp, layouts: Layouts) -> set[Operation]:
         value = terminator.operands[index]
         if not isinstance(value.type, TensorType):
             fail(terminator, f"expected a function that returns tensors, found {value.type}")
-        if value in fixed or _is_fixed(value, wanted):
+        if in_memory(value) in fixed or _is_fixed(in_memory(value), wanted):
             value = _insert_copy(value, terminator)
             terminator.operands[index] = value
-        fixed.add(value)
+        fixed.add(in_memory(value))
         if wanted is not None:
             layouts.strides[value] = wanted
-    return {v.owner for v in terminator.operands if isinstance(v.owner, Operation)}
+    owners = (value.owner for value in terminator.operands)
+    return {owner for owner in owners if isinstance(owner, Operation)}
 
 
 def _is_fixed(value: SSAValue, wanted: tuple[int, ...] | None) -> bool:
@@ -195,6 +208,11 @@ def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
 def _insert_copy(value: SSAValue, before: Operation) -> SSAValue:
     """A copy of a tensor, as an index map."""
     shape = shape_of(value)
+    if isinstance(value.owner, ReshapeOp):  # of what lies in memory under the other shape
+        again = ReshapeOp(_insert_copy(value.owner.source, before), shape)
+        again.location, again.result.name_hint = value.owner.location, value.name_hint
+        Rewriter.insert_op(again, InsertPoint.before(before))
+        return again.result
     copy = tensor_ir.IndexMapOp([value], [AffineMap.identity(len(shape))], shape)
     copy.result.name_hint = value.name_hint
     block = before.parent

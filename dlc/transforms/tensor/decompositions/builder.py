@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import prod
 from typing import NoReturn, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IndexType, i64
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
@@ -21,11 +20,12 @@ from xdsl.rewriter import InsertPoint
 from dlc.diagnostics import OpError
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of, shape_of
-from dlc.dialects.size import symbols_around
+from dlc.dialects.size import ReshapeOp, symbols_around
 from dlc.dialects.size_index import SizeIndexOp, size_expr, sizes_in
 from dlc.dialects.sized_types import sized_tensor
 from dlc.ir.expr import Expr, to_map
 from dlc.ir.provenance import numbered, set_ops, set_value
+from dlc.ir.reshaping import dimension, dimension_values, fixed, reshaped
 from dlc.ir.sizes import Bounds, NeedsNumber, Size
 from dlc.transforms.tensor.decompositions.scalar import (
     Body,
@@ -41,9 +41,6 @@ from dlc.transforms.tensor.decompositions.types import promote
 
 Exprs: TypeAlias = Sequence[Expr]
 
-_DIMENSIONS = Block(arg_types=[IndexType()] * 64)
-"""Stand for the dimensions of what is built; PyTorch's tensors have at most 64."""
-
 
 class Refused(Exception):
     """Says why an operation of a known name is not supported in the form that was found."""
@@ -53,24 +50,14 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-def dimension(number: int) -> Expr:
-    """The dimension `d0`, `d1`, … of what is built."""
-    return Expr.of(_DIMENSIONS.args[number])
-
-
 def dims(rank: int) -> list[Expr]:
     """`d0`, `d1`, … of a result of that rank."""
     return [dimension(d) for d in range(rank)]
 
 
-def fixed(number: int) -> Expr:
-    """A subscript that is the same everywhere."""
-    return Expr.of(number)
-
-
 def dim_map(rank: int, exprs: Exprs, sizes: Sequence[SSAValue] = ()) -> AffineMap:
     """The affine map of expressions over `rank` dimensions, then sizes."""
-    return to_map(exprs, [*_DIMENSIONS.args[:rank], *sizes])
+    return to_map(exprs, [*dimension_values(rank), *sizes])
 
 
 class TensorBuilder:
@@ -367,7 +354,10 @@ class TensorBuilder:
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The elements in row-major order under another shape."""
-        return self.move(value, reshaped(shape_of(value), shape), shape)
+        try:
+            return self.move(value, reshaped(shape_of(value), shape), shape)
+        except NeedsNumber:
+            return self.insert(ReshapeOp(value, shape), value.name_hint)
 
 
 def _byte(value: Number) -> int:
@@ -378,46 +368,3 @@ def _byte(value: Number) -> int:
 def _rounded(value: Number, element: Attribute) -> Number:
     """A program's number as a type holds it."""
     return _byte(value) if is_unsigned(element) else number(value, element).value.data
-
-
-def reshaped(source: Sequence[int], target: Sequence[int]) -> list[Expr]:
-    """
-    For each dimension of `source` its subscript in terms of those of `target`, where both hold the
-    same elements in row-major order. Dimensions are matched in the smallest groups of equal size,
-    so that dimensions that stay need neither division nor remainder. NeedsNumber where that takes
-    the number that a size is, as where one is divided by.
-    """
-    subscripts = [fixed(0) for _ in source]
-    if 0 in source:
-        return subscripts
-    old = [d for d, extent in enumerate(source) if extent != 1]
-    new = [d for d, extent in enumerate(target) if extent != 1]
-    while old:
-        count_old = count_new = 1
-        while (size := prod(source[d] for d in old[:count_old])) != (
-            other := prod(target[d] for d in new[:count_new])
-        ):
-            if _is_less(size, other):
-                count_old += 1
-            else:
-                count_new += 1
-        linear = fixed(0)
-        for n, d in enumerate(new[:count_new]):
-            linear = linear * target[d] + dimension(d) if n else dimension(d)
-        stride = size
-        for n, d in enumerate(old[:count_old]):
-            stride //= source[d]
-            part = linear // stride
-            subscripts[d] = part % source[d] if n else part
-        old, new = old[count_old:], new[count_new:]
-    return subscripts
-
-
-def _is_less(left: int, right: int) -> bool:
-    """
-    Which of two extents is less, that are not equal; of sizes, the one that the other is a multiple
-    of. NeedsNumber where neither is.
-    """
-    if isinstance(left, int) and isinstance(right, int):
-        return left < right
-    return right % left == Size.of(0) or (left % right != Size.of(0) and left < right)

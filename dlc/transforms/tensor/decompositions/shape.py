@@ -241,18 +241,18 @@ def _wrapped(dim: int, shift: int, extent: int) -> Expr:
 
 @lower("repeat", "tile")
 def repeat(c: Lowering) -> Lowered:
+    """Each dimension stands beside one that counts how often it is repeated."""
     value = c.tensor()
-    source = shape_of(value)
-    first = len(c.shape) - len(source)
-    subscripts = [
-        fixed(0)
-        if extent in (0, 1)
-        else dimension(first + d)
-        if extent == c.shape[first + d]
-        else dimension(first + d) % extent
-        for d, extent in enumerate(source)
-    ]
-    return c.move(value, subscripts, c.shape)
+    first = len(c.shape) - len(shape_of(value))
+    subscripts: list[Expr] = []
+    apart: list[int] = []
+    for extent, repeated in zip((*[1] * first, *shape_of(value)), c.shape, strict=True):
+        alone = extent in (0, 1, repeated)
+        if not alone:
+            apart.append(repeated // extent)
+        subscripts.append(fixed(0) if extent in (0, 1) else dimension(len(apart)))
+        apart.append(repeated if alone else extent)
+    return c.reshape(c.move(value, subscripts[first:], apart), c.shape)
 
 
 @lower("diagonal", "diagonal_copy", "linalg_diagonal")

@@ -86,3 +86,11 @@ func.func @main(%x: tensor<?xf32, #size.of<s>>) -> tensor<f32> {
   %y = tensor_ir.index_map ()[t] -> %x[t - 1] : tensor<?xf32, #size.of<s>> -> tensor<f32>
   func.return %y : tensor<f32>
 }
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // CHECK: expected 4 elements, found 6
+  %y = size.reshape %x : tensor<4xf32> -> tensor<2x3xf32>
+  func.return
+}

@@ -1,0 +1,1 @@
+"""Dimensions that are products of sizes, taken apart."""
