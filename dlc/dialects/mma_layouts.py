@@ -133,6 +133,15 @@ OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HAL
 """The names of the shapes whose factors have 16 bits."""
 OF_FLOATS = sorted({name for (name, _), shape in SHAPES.items() if shape is _TF32})
 """Those whose factors are the leading 19 bits of f32."""
+
+
+def of_columns(shape: str, columns: int) -> str:
+    """Of a warpgroup's shapes the widest of which so many columns are a multiple; of warps one."""
+    if shape not in OF_WARPGROUPS:
+        return shape
+    return f"m64n{max(n for n in _COLUMNS if columns % n == 0)}k16"
+
+
 TF32 = "tf32"
 TF32_MASK = -(1 << 13)
 """The bits of f32 that are read of it, as an integer of 32 bits."""

@@ -1,7 +1,7 @@
 """
-By which width the rings that TMA fills are swizzled: decided for `split-inner-for-swizzle`.
+By which width slabs in shared memory are swizzled: decided for `split-inner-for-swizzle`.
 
-A ring is swizzled if the bank model (`dlc.analysis.kernel.banks`) then shows fewer conflicts, by
+A slab is swizzled if the bank model (`dlc.analysis.kernel.banks`) then shows fewer conflicts, by
 the width that leaves least, the widest first.
 """
 
@@ -15,6 +15,7 @@ from xdsl.ir import Attribute
 
 from dlc.analysis.kernel.bank_accesses import accesses_of, excess
 from dlc.analysis.kernel.layout import swizzled
+from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
@@ -25,19 +26,19 @@ Type = MemRefType[Attribute]
 
 @dataclass
 class Swizzles:
-    """The width of each ring's swizzle in bytes with its gain, and the reasons for having none."""
+    """The width of each slab's swizzle in bytes with its gain, and the reasons for having none."""
 
-    chosen: dict[tile.RingOp, int] = field(default_factory=dict)
+    chosen: dict[Buffer, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
 
-def choose_swizzles(kernel: tile.KernelOp, rings: Iterable[tile.RingOp]) -> Swizzles:
-    """The swizzles of those rings that it spares conflicts."""
+def choose_swizzles(kernel: tile.KernelOp, buffers: Iterable[Buffer]) -> Swizzles:
+    """The swizzles of those rings and stages that it spares conflicts."""
     found, analyses = Swizzles(), Analyses()
-    for ring in rings:
+    for ring in buffers:
         name = ring.result.name_hint or "a ring"
-        best = before = accesses_of(kernel, ring, ring.ring_type, analyses)
+        best = before = accesses_of(kernel, ring, buffer_type(ring), analyses)
         if not excess(before):
             found.refused.append(f"{name} has no bank conflicts")
             continue
@@ -56,24 +57,29 @@ def choose_swizzles(kernel: tile.KernelOp, rings: Iterable[tile.RingOp]) -> Swiz
     return found
 
 
-def fitting_swizzles(ring: tile.RingOp) -> dict[int, Type]:
+def fitting_swizzles(buffer: Buffer) -> dict[int, Type]:
     """
-    The ring's type with each swizzle that fits it, the widest first. A box of more dimensions is
-    one panel.
+    The type of a ring, or of a stage, with each swizzle that fits it, the widest first. A box of
+    more dimensions is one panel.
     """
-    type = ring.ring_type
-    row = shape_of(type)[-1] * element_bytes(type.element_type)
-    if type.get_num_dims() < 3:
+    type = buffer_type(buffer)
+    row, dims = shape_of(type)[-1] * element_bytes(type.element_type), len(_slab_shape(buffer))
+    if dims < 2:
         return {}
     found = {
         new.layout.bytes.data: new for new in swizzled(type) if isinstance(new.layout, SwizzleAttr)
     }
-    return found if type.get_num_dims() == 3 else {n: new for n, new in found.items() if n == row}
+    return found if dims == 2 else {n: new for n, new in found.items() if n == row}
 
 
-def misfit(ring: tile.RingOp, widths: Iterable[int]) -> str:
-    """The reason why none of some swizzles fits a ring."""
-    shape = " x ".join(map(str, shape_of(ring.ring_type)[1:]))
+def _slab_shape(buffer: Buffer) -> tuple[int, ...]:
+    """Of a ring that of a slot."""
+    return shape_of(buffer_type(buffer))[isinstance(buffer, tile.RingOp) :]
+
+
+def misfit(ring: Buffer, widths: Iterable[int]) -> str:
+    """The reason why none of some swizzles fits a ring, or a stage."""
+    shape = " x ".join(map(str, _slab_shape(ring)))
     least, *_, most = sorted({min(widths), max(widths)}) * 2
     multiple = f"{least}" if least == most else f"{least} to {most}"
     return (

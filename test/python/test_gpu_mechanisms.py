@@ -22,6 +22,7 @@ import test_tensor_cores
 import test_tma
 import test_tma_store
 import test_wgmma
+import test_wgmma_attention
 import test_wgmma_held
 import test_wgmma_tiles
 import torch
@@ -230,6 +231,13 @@ def test_blocks_that_take_turns(
 def test_attention_of_warps(name: str, any_backend: Any) -> None:
     case, schedule = test_held_rows.CASES[name]
     run_case(case, steps(case, schedule, "sm_80"), any_backend)
+
+
+@on_hopper
+@pytest.mark.parametrize("name", test_wgmma_attention.CASES)
+def test_attention_of_warpgroups(name: str, any_backend: Any) -> None:
+    case, schedule = test_wgmma_attention.CASES[name]
+    run_case(case, steps(case, schedule, "sm_90"), any_backend)
 
 
 # Reduces that blocks share.

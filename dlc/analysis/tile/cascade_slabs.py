@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from dlc.analysis.tile.matrix_products import Factor, instruction
 from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
-from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.mma_layouts import MmaAttr, of_columns
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
 from dlc.ir.variance import Variance
@@ -111,7 +111,8 @@ def products_of(
         for reduce in _reduces(slab):
             if _held_loads(reduce, slabs.slabs):
                 continue
-            how = instruction(reduce, shape, slab.axes[0], slab.axes[1], along)
+            wide = of_columns(shape, slab.sizes[1])
+            how = instruction(reduce, wide, slab.axes[0], slab.axes[1], along)
             if isinstance(how, str):
                 return how
             found[reduce] = how

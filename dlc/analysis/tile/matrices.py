@@ -1,4 +1,4 @@
-"""How the factors of a reduce lie in shared memory, as matrices that a warpgroup multiplies."""
+"""How the factors of a reduce lie, as matrices that a warpgroup multiplies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from dlc.analysis.kernel.layout import known_divisor
 from dlc.analysis.tile.matrix_products import MatrixProduct
 from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT
-from dlc.dialects.kernel_memory import element_bytes, is_shared, memref_of
+from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
 from dlc.dialects.layouts import PERIOD, UNIT, SwizzleAttr, shape_of
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
+
+
+@dataclass(frozen=True)
+class Held:
+    """A factor that the lanes of a warpgroup hold, as they hold sums of products."""
+
+    load: tile.LoadOp
+
 
 Weights = Mapping[SSAValue, int]
 """How far the rows, or columns, of a matrix are apart along axes."""
@@ -51,27 +59,28 @@ def columns_of(reduce: tile.ReduceOp, tiles: BlockArgument | None) -> Weights:
 
 def matrices_of(
     reduce: tile.ReduceOp, product: MatrixProduct, tiles: BlockArgument | None
-) -> tuple[Matrix, Matrix] | str:
-    """A and B as descriptors tell them, or the reason why none can."""
+) -> tuple[Matrix | Held, Matrix] | str:
+    """A and B as descriptors tell them, A as lanes hold it; or the reason why none can."""
     assert reduce.mma is not None
-    sizes = reduce.mma.sizes
-    sides = (
-        (product.row.load, rows_of(reduce), sizes.m),
-        (product.column.load, columns_of(reduce, tiles), sizes.n),
-    )
+    row, column, sizes = product.row.load, product.column.load, reduce.mma.sizes
     if reduce.yielded.where:
         return "points of K are left out"
-    found: list[Matrix] = []
-    for load, weights, count in sides:
-        matrix = _matrix(reduce, load, weights, count)
-        if isinstance(matrix, str):
-            return f"{load.ref.name_hint or 'a factor'} {matrix}"
-        found.append(matrix)
-    a, b = found
-    return a, b
+    a = Held(row) if is_local(row.ref) else _matrix(reduce, row, rows_of(reduce), sizes.m)
+    if isinstance(a, str):
+        return a
+    b = _matrix(reduce, column, columns_of(reduce, tiles), sizes.n)
+    return b if isinstance(b, str) else (a, b)
 
 
 def _matrix(reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int) -> Matrix | str:
+    """What a descriptor tells of a factor, or the reason why none can, with its name."""
+    matrix = _told_matrix(reduce, load, weights, count)
+    return f"{load.ref.name_hint or 'a factor'} {matrix}" if isinstance(matrix, str) else matrix
+
+
+def _told_matrix(
+    reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int
+) -> Matrix | str:
     assert reduce.mma is not None
     if load.where or not is_shared(load.ref):
         return "is not in shared memory"

@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.analysis.tile.rings import loop_of
+from dlc.analysis.tile.thread_groups import count_of, lanes_of
 from dlc.analysis.tile.tma_rings import ring_box
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
@@ -61,9 +62,10 @@ class PipelineKOuterPass(SchedulingPass):
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
     as its slot is free. No thread that computes waits for a slot. That takes a launch whose threads
-    are whole warpgroups, and that do not meet beside at the rings. Where TMA cannot fill them, as
-    rows of 100 halves, 200 bytes, do not begin at multiples of 16 bytes, there is no producer:
-    threads fill them, and request chunks ahead.
+    are whole warpgroups, and that meet beside at the rings in warps only; what is staged before the
+    loop, all threads copy before they part. Where TMA cannot fill them, as rows of 100 halves, 200
+    bytes, do not begin at multiples of 16 bytes, there is no producer: threads fill them, and
+    request chunks ahead.
 
     With `registers=40` beside it, the producer's threads keep so many registers and give the others
     up (`setmaxnreg`); those that compute share these out, so that they have room for more sums: of
@@ -145,7 +147,7 @@ class PipelineKOuterPass(SchedulingPass):
         if self.registers:
             self._check_registers(launch, target)
         self._check_producer(launch, target)
-        if self.resident and (obstacle := _no_loops(loops)):
+        if self.resident and (obstacle := _no_turns(launch, loops)):
             raise OptionError("resident", obstacle)
         for ring in rings:
             ring.attributes[PRODUCER] = UnitAttr()
@@ -219,7 +221,7 @@ def _no_producer(launch: tile.LaunchOp, target: Target) -> str:
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
     if any(ring.fill_kind != TMA or loop_of(ring) is None for ring in rings):
         return "a producer requests chunks of rings that TMA fills, and that a loop works through"
-    if any(isinstance(op, _TOGETHER) for op in ops):
+    if any(isinstance(op, _TOGETHER) and not _is_apart(op, launch) for op in ops):
         return "all threads of the block meet, or copy what no ring holds"
     threads = _threads(launch)
     if threads % WARPGROUP or threads + WARPGROUP > MAX_THREADS:
@@ -238,10 +240,12 @@ def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
     return f"each of {threads} threads has {entry} registers, and others would have {beside}"
 
 
-def _no_loops(loops: Sequence[tile.ReduceOp]) -> str:
-    """The reason why chunks cannot be numbered on from one block's work to the next, if any."""
+def _no_turns(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
+    """The reason why a block cannot go on from one block's work to the next, if any."""
     if any(loop.skips is not None for loop in loops):
         return "its loop skips chunks, as many as depend on the block"
+    if any(isinstance(op, tile.StageOp) for op in launch.walk()):
+        return "all threads copy a slab before its loop, the producer's, too"
     return ""
 
 
@@ -252,7 +256,8 @@ def _blocks(launch: tile.LaunchOp) -> int:
 def _residents(s: Situation) -> tuple[int, ...]:
     """Blocks for each SM: worth a try where there are more, and a producer."""
     launch = s.kernel.launch
-    if not s.given.get("producer") or _no_loops([o for o in launch.walk() if _is_loop(o)]):
+    loops = [o for o in launch.walk() if _is_loop(o)]
+    if not s.given.get("producer") or _no_turns(launch, loops):
         return (0,)
     return (0, *(n for n in (1, 2) if n * s.target.sms < _blocks(launch)))
 
@@ -264,6 +269,20 @@ def _is_loop(op: Operation) -> TypeGuard[tile.ReduceOp]:
 def _threads(launch: tile.LaunchOp) -> int:
     """Those that compute points."""
     return prod(launch.extent(a) for a in launch.axes_of(THREAD))
+
+
+def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
+    """
+    True for a stage that all threads copy before there are rings, and for what the lanes of a warp
+    combine by shuffles.
+    """
+    if isinstance(op, tile.StageOp):
+        rings = [ring for ring in launch.body.block.ops if isinstance(ring, tile.RingOp)]
+        return op.parent_op() is launch and all(map(op.is_before_in_block, rings))
+    if not isinstance(op, tile.CombineOp) or op.is_of_blocks:
+        return False
+    threads, across = list(launch.axes_of(THREAD)), list(op.axes)
+    return lanes_of(threads, across).count == count_of(across)
 
 
 _TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp

@@ -89,6 +89,8 @@ class RegisterTilePass(SchedulingPass):
       %p = tile.reduce add by <m64n128k16, bf16>(%quarter, %group, %member, %half, %pair)
           serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
     ```
+    Of a chunk of attention, warpgroups hold what warps do otherwise: scores are sums of as many
+    columns as the widest shape that divides the keys has, and powers are a factor in registers.
 
     Factors in f32 take `mma=m16n8k8`, with K in runs of 8, and are multiplied in a precision that
     is to be said: `tf32` reads their first 11 bits; `3xtf32` takes each apart into two of these,

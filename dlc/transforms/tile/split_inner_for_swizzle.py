@@ -1,4 +1,4 @@
-"""Rings that TMA fills, or that warps read by rows of 16 bytes, are swizzled, panel by panel."""
+"""Slabs that TMA fills, or that tensor cores read by rows of 16 bytes, are swizzled by panels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import ClassVar, Self, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.ir import Operation
+from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.fragment_rows import row_of_lane
-from dlc.analysis.tile.fragments import Buffer, shared_by
+from dlc.analysis.tile.fragments import Buffer, buffer_type, shared_by
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import WIDTHS
@@ -26,7 +27,8 @@ from dlc.transforms.step_space import Domain
 class SplitInnerForSwizzlePass(SchedulingPass):
     """
     The rows of rings are split into panels as wide as a swizzle, and swizzled: of those that TMA
-    fills, and of those that warps read for tensor cores.
+    fills, and of those that warps read for tensor cores; so are stages that warpgroups multiply
+    beside them, as their descriptors tell of swizzled rows.
 
     *Legal when* rows are a multiple of the swizzle's width and their number a multiple of 8: a
     layout changes no subscript, and the tensor memory accelerator writes boxes in just this order,
@@ -48,9 +50,9 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     name = "split-inner-for-swizzle"
 
     rings: tuple[str, ...] = ()
-    """The rings to swizzle; all that can be and that a swizzle fits if none is named."""
+    """The rings and stages to swizzle; all that can be and that a swizzle fits if none is named."""
     bytes: tuple[int, ...] | None = None
-    """The width of the swizzle of each of the rings, or of all: 32, 64 or 128; 0 for none. What
+    """The width of the swizzle of each of these, or of all: 32, 64 or 128; 0 for none. What
     conflicts least (`dlc.schedule.swizzles`) if the step is bare."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
@@ -92,32 +94,54 @@ class SplitInnerForSwizzlePass(SchedulingPass):
         if not chosen:
             raise Decline("; ".join(misfits))
         for ring, bytes in chosen.items():
-            ring.set_layout(fitting_swizzles(ring)[bytes].layout)
+            type = fitting_swizzles(ring)[bytes]
+            if isinstance(ring, tile.RingOp):
+                ring.set_layout(type.layout)
+            else:
+                Rewriter.replace_value_with_new_type(ring.result, type)
         done = [f"{_name(ring)} by {bytes} B" for ring, bytes in chosen.items()]
         return "; ".join([*done, *misfits])
 
 
-def _name(ring: tile.RingOp) -> str:
+def _name(ring: Buffer) -> str:
     return ring.result.name_hint or "ring"
 
 
-def _rings(kernel: tile.KernelOp) -> list[tile.RingOp]:
-    """The rings that can be swizzled, and are not yet."""
+def _rings(kernel: tile.KernelOp) -> list[Buffer]:
+    """The rings that can be swizzled, and are not yet, and the stages that are multiplied, too."""
     found = [op for op in kernel.launch.walk() if _is_plain(op)]
-    by_rows = _read_by_rows(kernel)
-    rings = [ring for ring in found if ring.fill_kind == TMA or ring in by_rows]
+    by_warps, by_groups = _read_by_rows(kernel)
+    rings = [
+        op
+        for op in found
+        if isinstance(op, tile.RingOp)
+        and (op.fill_kind == TMA or op in by_warps or op in by_groups)
+    ]
     if not rings:
         raise Decline("it has no TMA ring (tma-copy makes them)")
-    return rings
+    stages = [op for op in found if isinstance(op, tile.StageOp) and op in by_groups]
+    return [*stages, *rings]
 
 
-def _is_plain(op: Operation) -> TypeGuard[tile.RingOp]:
-    """True for a ring whose slots follow each other."""
-    return isinstance(op, tile.RingOp) and isinstance(op.ring_type.layout, NoneAttr)
+def _is_plain(op: Operation) -> TypeGuard[tile.RingOp | tile.StageOp]:
+    """True for a ring whose slots follow each other, or a stage whose rows do."""
+    return isinstance(op, tile.RingOp | tile.StageOp) and isinstance(
+        buffer_type(op).layout, NoneAttr
+    )
 
 
-def _read_by_rows(kernel: tile.KernelOp) -> set[Buffer]:
-    """The buffers of which warps read rows of 16 bytes for tensor cores."""
-    loads = [op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp)]
-    rows = [op for op in loads if row_of_lane(op, op.subscripts, memref_of(op.ref)) is not None]
-    return {buffer for op in rows if (buffer := shared_by(op.ref)) is not None}
+def _read_by_rows(kernel: tile.KernelOp) -> tuple[set[Buffer], set[Buffer]]:
+    """
+    The buffers of which warps read rows of 16 bytes for tensor cores, and those that warpgroups
+    multiply.
+    """
+    by_warps, by_groups = set[Buffer](), set[Buffer]()
+    for load in kernel.launch.walk():
+        if not isinstance(load, tile.LoadOp) or (buffer := shared_by(load.ref)) is None:
+            continue
+        if row_of_lane(load, load.subscripts, memref_of(load.ref)) is not None:
+            reduce = load.parent_op()
+            assert isinstance(reduce, tile.ReduceOp)
+            assert reduce.mma is not None
+            (by_groups if reduce.mma.is_of_warpgroup else by_warps).add(buffer)
+    return by_warps, by_groups

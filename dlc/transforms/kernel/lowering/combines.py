@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import BlockArgument, SSAValue
 
+from dlc.analysis.tile.thread_groups import Lanes, count_of, lanes_of, number_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
@@ -15,7 +16,6 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     Totals,
     registers_around,
 )
-from dlc.transforms.kernel.lowering.thread_groups import Lanes, count_of, lanes_of, number_of
 
 
 def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from dlc.analysis.tile.scan_order import scan_order
+from dlc.analysis.tile.thread_groups import Lanes, count_of, lanes_of, number_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import loops_around
 from dlc.dialects.point_ops import extent_of_register
@@ -17,7 +18,6 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     Totals,
     registers_around,
 )
-from dlc.transforms.kernel.lowering.thread_groups import Lanes, count_of, lanes_of, number_of
 
 
 def lower_scan(to: ReduceLowering, op: tile.ScanOp) -> None:

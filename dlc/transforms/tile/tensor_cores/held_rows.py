@@ -18,6 +18,7 @@ from dlc.analysis.tile.cascade_slabs import CascadeSlabs
 from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT, REGISTER
 from dlc.dialects.mma_layouts import MmaAttr
+from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
 from dlc.transforms.axes.axis_edit import Axis, replace_axes
@@ -32,8 +33,22 @@ class Lanes:
     """Where a lane is in its warp: axes of the launch."""
 
     warp: BlockArgument | None
+    """The number of the warp, or of the warpgroup; None if the block has one."""
+    quarter: BlockArgument | None
+    """The warp of a warpgroup."""
     group: BlockArgument
     member: BlockArgument
+
+    @property
+    def rows(self) -> int:
+        """Of a tile of sums: those of a warp, or of a warpgroup's four."""
+        return ROWS if self.quarter is None else ROWS * int(most(self.quarter) + 1)
+
+    @property
+    def first(self) -> Expr:
+        """The first row of the lane in its tile."""
+        quarter = Expr() if self.quarter is None else Expr.of(self.quarter) * ROWS
+        return quarter + self.group
 
 
 def hold_slabs(
@@ -49,11 +64,10 @@ def hold_slabs(
     _rise(held.values())
     for slab in slabs.slabs:
         hold = held[slab.result]
-        rows = slabs.rows // ROWS
         for use in list(slab.result.uses):
             load = use.operation
             assert isinstance(load, tile.LoadOp)
-            _read(load, hold, rows)
+            _read(load, hold, slabs.rows // lanes.rows, lanes.rows)
         Rewriter.erase_op(slab)
 
 
@@ -148,7 +162,7 @@ def _hold(
     lanes: Lanes,
 ) -> tile.HoldOp:
     """Inserts in front of a slab what lanes hold of it; the slab is empty then."""
-    tiles, half = Axis("r", slabs.rows // ROWS, REGISTER), Axis("half", 2, REGISTER)
+    tiles, half = Axis("r", slabs.rows // lanes.rows, REGISTER), Axis("half", 2, REGISTER)
     axes, across = [tiles, half], list[SSAValue]()
     keys, pair = Axis("rkey", 0, REGISTER), Axis("pair", PAIR, REGISTER)
     if len(slab.axes) > 1:
@@ -158,14 +172,15 @@ def _hold(
     first = Expr() if lanes.warp is None else Expr.of(lanes.warp) * slabs.rows
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        row = first + e[tiles] * ROWS + e[half] * 8 + lanes.group
+        row = first + e[tiles] * lanes.rows + e[half] * 8 + lanes.first
         places = [row, *([_key(e[keys], e[pair], lanes)] if across else [])]
         return dict(zip(old, places, strict=True))
 
     arguments = replace_axes(slab, axes, meaning)
     for reduce in [op for op in slab.body.walk() if isinstance(op, tile.ReduceOp)]:
         if reduce in products:
-            places = [lanes.group, lanes.member, arguments[half], arguments[pair]]
+            quarter = [] if lanes.quarter is None else [lanes.quarter]
+            places = [*quarter, lanes.group, lanes.member, arguments[half], arguments[pair]]
             fold_by_warps(reduce, products[reduce], places)
         else:
             _fold_by_lanes(reduce, lanes)
@@ -232,10 +247,10 @@ def _round(body: Region, type: Attribute) -> Attribute:
     return type
 
 
-def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int) -> None:
-    """Loads of what lanes hold in place of a slab, given in how many tiles a warp has rows."""
+def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int, rows: int) -> None:
+    """Loads of what lanes hold in place of a slab, given how many tiles of rows they have."""
     row, *key = load.subscripts
-    tile_of_row = [row // ROWS % tiles] if tiles > 1 else []
+    tile_of_row = [row // rows % tiles] if tiles > 1 else []
     new = tile.LoadOp(hold.result, [*tile_of_row, row // 8 % 2, *key], load.where, load.default)
     new.result.name_hint, new.location = load.result.name_hint, load.location
     result: SSAValue = new.result

@@ -87,7 +87,8 @@ def deal_to_warps(
         note = f"; {len(slabs.slabs)} slabs held by lanes"
         group, member = (arguments[a] for a in lanes)
         number = None if warp is None else arguments[warp]
-        hold_slabs(slabs, folds_of_slabs, Lanes(number, group, member))
+        where = Lanes(number, arguments.get(quarter), group, member)
+        hold_slabs(slabs, folds_of_slabs, where)
         for reduce in folds:
             guard_factors(reduce)
     tiles = " x ".join(str(held[a].extent) for a in serial)
@@ -110,7 +111,7 @@ def _slabs_of_cascade(
 ) -> CascadeSlabs | None:
     """What warps hold of the slabs of a cascade, if there is one that multiplies them. OptionError
     if they cannot."""
-    if len(serial) < 2 or shape not in OF_HALVES:
+    if len(serial) < 2 or shape not in (*OF_HALVES, *OF_WARPGROUPS):
         return None
     slabs = cascade_slabs(launch, serial[-2], sizes[-2])
     if isinstance(slabs, str):

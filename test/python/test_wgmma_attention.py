@@ -1,0 +1,161 @@
+"""
+Attention by warpgroups: scores by wgmma of what lies in shared memory, their powers a factor that
+lanes hold. Every step of its schedules, on the host and in the simulator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import STEPS, apply, interpret, lowered, on_host, reference, scheduled
+from loop_cases import Case
+from mutants import Subject, judge, mutations
+from test_held_rows import CAUSAL, MODES, WINDOW, attention, with_mask
+from test_printer import nvcc_takes
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.cuda.print.printer import print_module
+from dlc.dialects import kernel
+from dlc.simulator import run_module
+
+Array = np.ndarray
+THREADS, TMA, PRODUCER = (
+    "double-buffer{depth=2},split-inner-for-swizzle{bytes=32},async-copy,pipeline-k-outer,",
+    "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},pipeline-k-outer,",
+    "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
+    "pipeline-k-outer{producer=1},",
+)
+
+
+def schedule(
+    rows: int = 64, columns: int = 16, *, groups: int = 1, bk: int = 32, heads: int = 1,
+    tail: str = TMA, shape: int = 0,
+) -> str:  # fmt: skip
+    """Blocks of so many rows and columns, by so many warpgroups, with so many keys at once."""
+    block, thread = (f"{rows},{columns}", f"{groups},1") if heads == 1 else (
+        f"1,{rows},{columns}", f"1,{groups},1")  # fmt: skip
+    return (
+        f"tileify,chunk-matmul-k{{bk={bk} vector=16}},blockify-launch{{block={block} "
+        f"thread={thread}}},stage-inputs{{budget=200000 compute=true points=4,4}},"
+        f"register-tile{{extents={rows // groups},{columns} mma=m64n{shape or columns}k16}},"
+        f"{tail}mark-unroll{{limit=64}}"
+    )
+
+
+CASES: dict[str, tuple[Case, str]] = {
+    "threads copy": (attention(40, 100, 16, 16), schedule(tail=THREADS)),
+    "boxes": (attention(40, 100, 16, 16), schedule()),
+    "a producer": (attention(130, 100, 16, 16), schedule(128, groups=2, tail=PRODUCER)),
+    "causal": (attention(70, 70, 16, 16, **CAUSAL), schedule()),
+    "causal, a producer": (
+        attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=PRODUCER),
+    ),
+    "a window": (attention(70, 70, 16, 16, **WINDOW), schedule(bk=16)),
+    "a mask that is added": (with_mask(40, 70), schedule(tail=THREADS)),
+    "ALiBi": (attention(33, 47, 16, 16, bias=True, **CAUSAL), schedule(bk=16)),
+    "tiles of a warpgroup": (attention(128, 64, 16, 16, **CAUSAL), schedule(128)),
+    "products beside each other": (attention(20, 64, 16, 32), schedule(columns=32, shape=16)),
+    "scores of two products": (attention(20, 96, 16, 16), schedule(bk=48)),
+    "wide": (attention(20, 70, 48, 16), schedule()),
+    "heads": (attention(20, 50, 16, 16, heads=3, **CAUSAL), schedule(heads=3)),
+    "one row and key": (attention(2, 17, 16, 16), schedule(bk=16)),
+}  # fmt: skip
+
+
+def steps(case: Case, text: str, count: int | None = None) -> ModuleOp:
+    module = scheduled(case, text, "sm_90")
+    apply(module, ",".join(STEPS[:count]))
+    return module
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention(name: str) -> None:
+    case, text = CASES[name]
+    module = lowered(steps(case, text))
+    scores = [op for op in module.walk() if isinstance(op, kernel.WgmmaOp)]
+    held = [op for op in module.walk() if isinstance(op, kernel.WgmmaHeldOp)]
+    assert (len(scores), len(held)) == (1, 1)
+    assert not any(isinstance(op, kernel.MmaOp) for op in module.walk())
+    interpret(case, module, name)
+    on_host(case, module, name, [{"order": order, "async_mode": mode} for order, mode in MODES])
+
+
+REGISTER_TILE = STEPS.index("register-tile")
+
+
+@pytest.mark.parametrize("count", range(REGISTER_TILE, len(STEPS)))
+def test_steps(count: int) -> None:
+    """Those before are as without tensor cores."""
+    case, text = CASES["causal, a producer"]
+    on_host(case, lowered(steps(case, text, count)), f"{count} steps")
+
+
+def _unusual(q: Array, k: Array, v: Array) -> None:
+    q[0, 3], k[0, 5, 1], v[0, 2, 4], v[0, 9, 1] = np.nan, np.inf, np.nan, -np.inf
+
+
+def test_infinities_and_nan() -> None:
+    case = attention(20, 40, 16, 16, change=_unusual)
+    module = lowered(steps(case, schedule()))
+    (found,), (expected,) = run_module(module, case.inputs), reference(case)
+    finite = np.isfinite(expected)
+    assert finite.any()
+    assert np.isnan(expected).any()
+    assert (np.isnan(found) == np.isnan(expected)).all()
+    error = np.abs(found.astype(np.float64)[finite] - expected[finite])
+    assert error.max() <= 2**-10 * np.abs(expected[finite]).max()
+
+
+def test_every_mutant_of_its_products_is_found() -> None:
+    case = attention(64, 20, 16, 16)
+    subject = Subject.of(case, "sm_90", schedule(bk=16))
+    ops = list(subject.module.walk())
+    edits = [m for m in mutations(subject.module) if isinstance(ops[m.at], PRODUCTS)]
+    kinds = {m.kind for m in edits}
+    assert {"kernel.wgmma_held: deleted", "kernel.wgmma_fence: deleted"} < kinds
+    assert not [m.kind for m in edits if not judge(subject, m).by]
+
+
+PRODUCTS = (
+    kernel.MatrixDescriptorOp
+    | kernel.WgmmaOp
+    | kernel.WgmmaHeldOp
+    | kernel.WgmmaFenceOp
+    | kernel.WgmmaCommitOp
+    | kernel.WgmmaWaitOp
+    | kernel.FenceProxyAsyncOp
+)
+
+
+def test_what_is_not_swizzled_is_multiplied_by_warps() -> None:
+    """Scores of a q whose rows follow each other; the powers are a factor all the same."""
+    case = attention(64, 32, 16, 16)
+    tail = "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{rings=v_ring bytes=32},"
+    module = lowered(steps(case, schedule(bk=16, tail=f"{tail}pipeline-k-outer,")))
+    assert {type(op) for op in module.walk() if isinstance(op, MULTIPLIES)} == {
+        kernel.MmaOp,
+        kernel.WgmmaHeldOp,
+    }
+    interpret(case, module, "q plain")
+
+
+MULTIPLIES = kernel.MmaOp | kernel.WgmmaOp | kernel.WgmmaHeldOp
+
+RAISED = "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=128},pipeline-k-outer"
+LARGE = {
+    "64 wide": (64, schedule(64, 64, bk=128, heads=2, tail=f"{RAISED},")),
+    "128 wide, a producer": (
+        128,
+        schedule(128, 128, groups=2, bk=128, heads=2,
+                 tail=f"{RAISED}{{producer=1 registers=40}},").replace("200000", "232448"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_nvcc_takes_it(name: str) -> None:
+    """No register is spilled, and no product waits for another."""
+    width, text = LARGE[name]
+    module = lowered(steps(attention(256, 512, width, width, heads=2, **CAUSAL), text))
+    apply(module, "eliminate-dead-code,sink-expressions")
+    assert nvcc_takes(print_module(module), "sm_90") == [0]
