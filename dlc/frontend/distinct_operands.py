@@ -48,11 +48,19 @@ def _copy_before(node: Node, argument: Node) -> Node:
 
 
 def scan_of_copies(
-    function: Callable[..., Any], init: Sequence[Any], *args: Any, **kwargs: Any
+    function: Callable[..., Any],
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any] = (),
 ) -> list[torch.Tensor]:
     """
     `scan_op`, which carries copies: while it traces the function, PyTorch takes a tensor that is
-    carried twice, or that the function reads beside, for one value.
+    carried twice, or that the function reads beside, for one value. It asks what the function reads
+    for its address, which a tensor does not have that export knows as a constant only: a view of
+    it has.
     """
     copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in init]
-    return list(scan_op(function, copies, *args, **kwargs))
+    read = tuple(
+        torch.ops.aten.alias(v) if isinstance(v, torch.Tensor) else v for v in additional_inputs
+    )
+    return list(scan_op(function, copies, xs, read))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import mpmath
@@ -35,7 +36,7 @@ from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.conditioning import Expected
 from dlc.judge.reference import widened
 from dlc.passes import last_step, steps_between
-from dlc.pipeline import apply_pass, text_of
+from dlc.pipeline import apply_pass
 from dlc.stages import Stages, compiler_context
 from dlc.target import DEFAULT_TARGET, set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
@@ -120,19 +121,15 @@ Run = Callable[[Sample], Found]
 
 @dataclass(frozen=True)
 class Host:
-    """Runs samples on the host. Those whose Torch IR is the same text share their kernels."""
+    """Runs samples on the host."""
 
     backend: HostBackend = field(default_factory=HostBackend)
-    known: dict[str, tuple[Stages, int]] = field(default_factory=dict)
 
     def run(self, sample: Sample) -> Found:
         args = [t.clone() for t in sample.args]
         program = import_program(sample.function, args, whole=DECOMPOSITIONS)
         set_target(program.module, DEFAULT_TARGET)
-        text = text_of(program.module)
-        if text not in self.known:
-            self.known[text] = _lowered(program.module)
-        stages, longest = self.known[text]
+        stages, longest = _lowered(program.module)
         variant = Variant(program, self.backend, stages)
 
         def complaint() -> str | None:
@@ -167,6 +164,47 @@ def judged(name: str, sample: Sample, run: Run = in_tensor_ir) -> Verdict:
         return Verdict(REFUSED, reason(str(error)))
     except Exception as error:
         return Verdict(WRONG, f"{type(error).__name__}: {error}")
+    return of_results(name, sample, answer)
+
+
+def all_judged(name: str, samples: Sequence[Sample], run: Run = in_tensor_ir) -> list[Verdict]:
+    """
+    What becomes of samples of an entry, which are one program as long as that is right: tracing
+    and compiling a program takes some time, however small it is. A sum of it may be of one term,
+    by the rule for accuracy. What is not right in it is judged alone, and so is what is refused.
+    """
+    if len(samples) == 1:
+        return [judged(name, samples[0], run)]
+    try:
+        found = iter(run(_joined(samples)).results)
+        answers = [Found(list(islice(found, len(s.results))), 1) for s in samples]
+        verdicts = [of_results(name, *one) for one in zip(samples, answers, strict=True)]
+    except Exception:
+        first, rest = judged(name, samples[0], run), samples[1:]
+        size = len(samples) // 2 if first.kind == RIGHT else 1
+        parts = (rest[n : n + size] for n in range(0, len(rest), size))
+        return [first, *(verdict for part in parts for verdict in all_judged(name, part, run))]
+    return [
+        verdict if verdict.kind == RIGHT else judged(name, sample, run)
+        for verdict, sample in zip(verdicts, samples, strict=True)
+    ]
+
+
+def _joined(samples: Sequence[Sample]) -> Sample:
+    """A call that makes all of these calls."""
+
+    def function(*tensors: torch.Tensor) -> list[Any]:
+        given = iter(tensors)
+        return [s.function(*islice(given, len(s.args))) for s in samples]
+
+    args, results = (
+        sum(parts, ()) for parts in zip(*((s.args, tuple(s.results)) for s in samples))
+    )
+    return Sample(function, args, list(results))
+
+
+def of_results(name: str, sample: Sample, answer: Found) -> Verdict:
+    """What is said of the results of a sample."""
     found, longest = answer.results, answer.longest
     verdict = Verdict(RIGHT)
     for n, (ours, eager) in enumerate(zip(found, sample.results, strict=True)):

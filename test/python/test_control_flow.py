@@ -96,6 +96,49 @@ def mapped(x: torch.Tensor, y: torch.Tensor) -> Any:
     return mapping(each, x, y)
 
 
+def while_of_dtypes(x: torch.Tensor) -> Any:
+    def more(n: torch.Tensor, v: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        return (n < 5) & (v.float().sum() < 100) & ~seen.all()
+
+    def step(n: torch.Tensor, v: torch.Tensor, seen: torch.Tensor) -> Any:
+        return n + 2, (v.float() * 2 + x).half(), seen | (v > 2)
+
+    return while_loop(more, step, (torch.ones((), dtype=torch.int32), x.half(), x > 5))
+
+
+def scan_of_dtypes(h: torch.Tensor, x: torch.Tensor, k: torch.Tensor) -> Any:
+    def step(
+        pair: tuple[torch.Tensor, torch.Tensor], given: tuple[torch.Tensor, torch.Tensor]
+    ) -> Any:
+        h, n = pair
+        x, k = given
+        return ((h.float() * x).half(), (n * 3 + k) % 7), (h > 0, x.double() + k)
+
+    return scan(step, (h, k[0].clone()), (x, k))
+
+
+def branch_of_dtypes(p: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.cond(
+        p.sum() > 0,
+        lambda x, y: (x * y, (x.half() + 1).sum(), x.long()),
+        lambda x, y: (x + y, x.half().sin().sum(), y * 2),
+        (x, y),
+    )
+
+
+WEIGHT = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def scan_of_constant(h: torch.Tensor, x: torch.Tensor) -> Any:
+    """The function reads a tensor that is no argument of the program."""
+    return scan(lambda h, x: (torch.tanh(h @ WEIGHT + x).float(), (h @ WEIGHT).sum()), h, x)
+
+
+def while_of_constant(x: torch.Tensor) -> Any:
+    start = torch.zeros((), dtype=torch.int64), x
+    return while_loop(lambda n, v: n < 3, lambda n, v: (n + 1, (v @ WEIGHT).float()), start)
+
+
 def made(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
@@ -114,6 +157,10 @@ CASES: dict[str, Case] = {
     "false": (branch, (-torch.ones(3), made(5))),
     "not a number": (branch, (torch.full((3,), torch.nan), torch.tensor([torch.inf, torch.nan]))),
     "an if in a scan": (both, (made(6, 4), made(4))),
+    "a while of several dtypes": (while_of_dtypes, (made(3).abs(),)),
+    "a scan of several dtypes": (scan_of_dtypes, (made(6).half(), made(4, 6), made(4, 6).long())),
+    "branches of several dtypes": (branch_of_dtypes, (torch.ones(3), made(7), torch.arange(7))),
+    "a scan that reads a constant": (scan_of_constant, (made(2, 4), made(3, 2, 4))),
     "map": (mapped, (made(3, 4), made(4))),
     "map of empty rows": (mapped, (made(3, 0), made(0))),
 }
@@ -127,6 +174,32 @@ def compiled(name: str) -> CompiledProgram:
 
 def results(program: CompiledProgram, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return tree_leaves(program(*args))
+
+
+AUTOCAST: dict[str, Case] = {
+    "cond": (
+        lambda p, x: torch.cond(
+            p.sum() > 0, lambda x: x @ WEIGHT, lambda x: (2 * x) @ WEIGHT, (x,)
+        ),
+        (torch.ones(3), made(2, 4)),
+    ),
+    "scan": (scan_of_constant, (made(2, 4), made(3, 2, 4))),
+    "while": (while_of_constant, (made(2, 4),)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", AUTOCAST)
+def test_bodies_are_autocast(name: str, dtype: torch.dtype) -> None:
+    function, args = AUTOCAST[name]
+    exact = [t.double() for t in tree_leaves(function(*args))]
+    with torch.no_grad(), torch.autocast("cpu", dtype):
+        eager = tree_leaves(function(*args))
+        found = results(dlc.compile(function, args, backend="host"), args)
+    for own, known, wide in zip(found, eager, exact, strict=True):
+        assert own.dtype == known.dtype
+        error, allowed = (own - wide).abs().max(), (known - wide).abs().max()
+        assert error <= 2 * allowed + 4 * torch.finfo(dtype).eps * wide.abs().max()
 
 
 @pytest.mark.parametrize("name", CASES)

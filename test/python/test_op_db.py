@@ -11,12 +11,13 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from op_db import DTYPES, entries, judged, samples
-from op_db_table import by_entry, counts, read, worst
+from op_db import DTYPES, Found, Run, Sample, all_judged, entries, in_tensor_ir, judged, samples
+from op_db_record import Entry, Judged, Record, worst
 from verdicts import REFUSED, RIGHT, WRONG
 
 from dlc.version import source_key
@@ -55,6 +56,47 @@ def test_a_sample_of_some_entries_is_as_the_table_says() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    right = [Judged(number, RIGHT, "", "host", "a day") for number in (0, 1, 2, 5)]
+    entry = Entry("float32", "abs", 7, right)
+    entry.take([Judged(1, REFUSED, "because", "host", "a day"), Judged(3, RIGHT, "", "host", "")])
+    record = Record(tmp_path / "record", "2.13")
+    record.add(entry)
+    record.write()
+    found = Record.read(record.path)
+    assert list(found) == [entry]
+    assert [j.number for j in entry.judged] == [0, 1, 2, 3, 5]
+    assert worst(entry).why == "1 of 5: because"
+
+
+def test_samples_are_one_program_as_long_as_that_is_right() -> None:
+    def sample(function: Callable[[torch.Tensor], torch.Tensor]) -> Sample:
+        x = torch.arange(3.0)
+        return Sample(function, (x,), [function(x)])
+
+    given = [sample(f) for f in (torch.neg, torch.nonzero, torch.abs, torch.sin, torch.cos)]
+    calls: list[int] = []
+
+    def run(asked: Sample) -> Found:
+        calls.append(len(asked.args))
+        return in_tensor_ir(asked)
+
+    def spoiled(asked: Sample) -> Found:
+        *others, last = run(asked).results
+        return Found([*others, last + 1], 1)
+
+    def kinds(chosen: list[Sample], run: Run) -> list[str]:
+        calls.clear()
+        return [verdict.kind for verdict in all_judged("name", chosen, run)]
+
+    assert kinds(given[2:], run) == [RIGHT] * 3
+    assert calls == [3]
+    assert kinds(given, run) == [RIGHT, REFUSED, RIGHT, RIGHT, RIGHT]
+    assert calls == [5, 1, 2, 1, 1, 2]
+    assert kinds(given[2:], spoiled) == [RIGHT, RIGHT, WRONG]
+    assert calls == [3, 1]
+
+
 def test_nothing_is_wrong() -> None:
     assert set(TABLED) == set(entries(torch.float32))
     assert WRONG not in TABLED.values()
@@ -87,9 +129,9 @@ def test_no_sample_is_wrong_on_the_host(dtype: str) -> None:
     subprocess.run(
         command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=os.environ | places
     )
-    found = by_entry(read(results), dtype)
-    assert all(len(some) == counts(dtype)[name] for name, some in found.items())
-    verdicts = {name: worst(some) for name, some in found.items()}
+    found = [entry for entry in Record.read(results) if entry.dtype == dtype]
+    assert all(len(entry.judged) == entry.count for entry in found)
+    verdicts = {entry.name: worst(entry) for entry in found}
     wrong = [
         f"{name}: {verdict.kind}: {verdict.why}"
         for name, verdict in verdicts.items()
