@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-YOUNG = 200_000
+YOUNG = 1_000_000
 """Objects that are made, and not freed, from one collection to the next. The operations of an IR
-refer to each other in circles: fewer would be looked at over and over by 700, Python's default."""
+refer to each other in circles: fewer would be looked at over and over by 700, Python's default.
+Of a large program a tenth of the time was theirs by 200,000; memory grows by a tenth."""
 
 _lock = Lock()
 _found: list[tuple[int, int, int]] = []

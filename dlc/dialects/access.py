@@ -28,7 +28,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -56,7 +55,7 @@ from dlc.dialects.directives import (
     Where,
 )
 from dlc.ir.bounds import bounds, never, sure
-from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_map, top_of
+from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_maps, top_of
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
 
@@ -116,7 +115,9 @@ class IndexedOp(IRDLOperation, ABC):
             return known.exprs
         assert isinstance(map, AffineMapAttr)
         indices = self.indices
-        ranges, exprs = [range_of(value) for value in indices], exprs_of(map, indices)
+        ranges = [range_of(value) for value in indices]
+        values = [Expr.within(*of) for of in zip(indices, ranges, strict=True)]
+        exprs = tuple([from_affine(e, values) for e in map.data.results])
         kept[name] = _Known(exprs, map, operands, segments, indices, ranges)
         return exprs
 
@@ -188,14 +189,8 @@ def index_parts(
 ) -> tuple[list[SSAValue], AffineMapAttr, AffineMapAttr | None]:
     """The index operands, the subscript map and the condition map of an indexed operation."""
     indices: list[SSAValue] = []
-    map = to_map(subscripts, indices)
-    conditions = to_map(where, indices)
-    count = len(indices)
-    return (
-        indices,
-        AffineMapAttr(AffineMap(count, 0, map.results)),
-        AffineMapAttr(AffineMap(count, 0, conditions.results)) if where else None,
-    )
+    map, conditions = to_maps([subscripts, where], indices)
+    return indices, map, conditions if where else None
 
 
 def _as_tuple(operand: SSAValue | Sequence[SSAValue] | None) -> Sequence[SSAValue]:

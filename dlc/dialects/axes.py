@@ -132,12 +132,12 @@ class AxesOp(IRDLOperation, ABC):
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of an axis, for `dlc.ir.expr.range_of`; an empty axis counts as one
         point, so that nothing divides by its extent."""
-        extents, kept = self.properties["extents"], vars(self)
-        known: tuple[Attribute | None, tuple[Range, ...]] = kept.get("kept_ranges", (None, ()))
         assert isinstance(axis, BlockArgument)
-        if isinstance(extents, SizesAttr):  # what is known of them depends on where this stands
-            return 0, max(self.most(axis) - 1, 0)
-        if known[0] is not extents:
+        extents, kept = self.properties["extents"], vars(self)
+        known: tuple[Attribute, tuple[Range, ...]] | None = kept.get("kept_ranges")
+        if known is None or known[0] is not extents:
+            if isinstance(extents, SizesAttr):  # what is known depends on where this stands
+                return 0, max(self.most(axis) - 1, 0)
             ranges = tuple((0, max(size - 1, 0)) for size in self.all_extents)
             known = kept["kept_ranges"] = extents, ranges
         return known[1][axis.index]

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, isinf
 from operator import index
+from typing import Any, Final
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr
+from xdsl.ir import Block, BlockArgument, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -60,16 +61,16 @@ class Mod:
 Atom = SSAValue | FloorDiv | Mod
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(eq=False, init=False)
 class Expr:
     """`sum(coefficient * atom) + constant`; terms keep the order in which they were written."""
 
-    terms: tuple[tuple[Atom, int], ...]
-    constant: int
+    terms: Final[tuple[tuple[Atom, int], ...]]
+    constant: Final[int]
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), constant: int = 0) -> None:
-        kept = vars(self)  # many are made, and a field of a frozen class takes long to set
-        kept["terms"], kept["constant"] = terms, constant
+        self.terms = terms  # many are made, and a field of a frozen class takes long to set
+        self.constant = constant
 
     @staticmethod
     def of(value: Expr | SSAValue | int) -> Expr:
@@ -78,9 +79,12 @@ class Expr:
             return value
         if not isinstance(value, SSAValue):
             return Expr((), index(value))
-        if (known := constant_of(value)) is not None:
-            return Expr((), known)
-        lo, hi = range_of(value)
+        return Expr.within(value, range_of(value))
+
+    @staticmethod
+    def within(value: SSAValue, range: Range) -> Expr:
+        """An expression of a value that has a range: what it is, if that is one number."""
+        lo, hi = range
         return Expr((), int(lo)) if lo == hi else Expr(((value, 1),))
 
     @cached
@@ -102,16 +106,20 @@ class Expr:
         return self.hashed
 
     def __add__(self, other: Expr | SSAValue | int) -> Expr:
-        return Expr.weighted_sum(((self, 1), (Expr.of(other), 1)))
+        sums = dict(self.terms)
+        constant = self.constant
+        if isinstance(other, int):
+            constant += index(other)
+        else:
+            constant += _add(Expr.of(other), 1, sums)
+        return _normalized(sums, constant)
 
     @staticmethod
     def weighted_sum(parts: Iterable[tuple[Expr, int]], constant: int = 0) -> Expr:
         """The sum of the products of expressions and numbers, and of a constant."""
         sums: dict[Atom, int] = {}
         for part, factor in parts:
-            constant += part.constant * factor
-            for atom, coefficient in part.terms:
-                sums[atom] = sums.get(atom, 0) + coefficient * factor
+            constant += _add(part, factor, sums)
         return _normalized(sums, constant)
 
     def __sub__(self, other: Expr | SSAValue | int) -> Expr:
@@ -201,15 +209,18 @@ class Expr:
     def substitute(self, replace: Callable[[SSAValue], Expr | SSAValue | int | None]) -> Expr:
         """The expression with every value for which `replace` gives something replaced."""
 
-        def part(atom: Atom) -> Expr:
+        sums: dict[Atom, int] = {}
+        constant = self.constant
+        for atom, coefficient in self.terms:
             if isinstance(atom, SSAValue):
                 new = replace(atom)
-                return Expr.of(atom if new is None else new)
-            if isinstance(atom, FloorDiv):
-                return atom.base.substitute(replace) // atom.divisor
-            return atom.base.substitute(replace) % atom.divisor
-
-        return Expr.weighted_sum(((part(a), c) for a, c in self.terms), self.constant)
+                part = Expr.of(atom if new is None else new)
+            elif isinstance(atom, FloorDiv):
+                part = atom.base.substitute(replace) // atom.divisor
+            else:
+                part = atom.base.substitute(replace) % atom.divisor
+            constant += _add(part, coefficient, sums)
+        return _normalized(sums, constant)
 
     def evaluate(self, values: Mapping[SSAValue, int]) -> int:
         """The number that the expression has at a point."""
@@ -236,8 +247,19 @@ def _atom_range(atom: Atom) -> Range:
     )
 
 
+def _add(part: Expr, factor: int, sums: dict[Atom, int]) -> int:
+    """Adds the terms of `part * factor` to `sums`; the constant is returned."""
+    for atom, coefficient in part.terms:
+        sums[atom] = sums.get(atom, 0) + coefficient * factor
+    return part.constant * factor
+
+
 def _normalized(sums: Mapping[Atom, int], constant: int) -> Expr:
-    return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
+    terms = tuple(sums.items())
+    if 0 in sums.values():
+        terms = tuple([term for term in terms if term[1]])
+    expr = Expr(terms, constant)
+    return _recombine(expr) if any([type(atom) is Mod for atom in sums]) else expr
 
 
 def _recombine(expr: Expr) -> Expr:
@@ -271,13 +293,12 @@ def range_of(value: SSAValue) -> Range:
     Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
     `index_range` that range, an `scf.for` with constant bounds its first and last index.
     """
-    owner = value.owner
-    if not isinstance(owner, Block):
-        if (index_range := getattr(owner, "index_range", None)) is not None:
+    if not isinstance(value, BlockArgument):
+        if (index_range := getattr(value.owner, "index_range", None)) is not None:
             return index_range()
         known = constant_of(value)
         return UNKNOWN if known is None else (known, known)
-    parent = owner.parent_op()
+    parent = value.block.parent_op()
     axis_range = getattr(parent, "axis_range", None)
     if axis_range is not None:
         return axis_range(value)
@@ -303,32 +324,51 @@ def top_of(value: SSAValue) -> Expr | None:
 
 def from_affine(expr: AffineExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
     """The expression that an affine expression over `operands` means, normalized."""
+    parts, constant = _parts_of(expr)
     sums: dict[Atom, int] = {}
-    constant = _add_affine(expr, operands, 1, sums)
+    for part, factor in parts:
+        if isinstance(part, int):
+            value = operands[part]
+            found = value if isinstance(value, Expr) else Expr.of(value)
+        else:
+            found = _affine_term(part, operands)
+        constant += _add(found, factor, sums)
     return _normalized(sums, constant)
 
 
-def _add_affine(
-    expr: AffineExpr, operands: Sequence[SSAValue | Expr], factor: int, sums: dict[Atom, int]
+_Parts = tuple[tuple[tuple[int | AffineBinaryOpExpr, int], ...], int]
+"""The terms of an affine expression, dimensions by their numbers, with factors; a constant."""
+
+
+def _parts_of(expr: AffineExpr) -> _Parts:
+    """The sum that an affine expression is, kept with it, as it never changes."""
+    kept = vars(expr)
+    if (parts := kept.get("kept_parts")) is None:
+        terms: list[tuple[int | AffineBinaryOpExpr, int]] = []
+        constant = _add_parts(expr, 1, terms)
+        parts = kept["kept_parts"] = tuple(terms), constant
+    return parts
+
+
+def _add_parts(
+    expr: AffineExpr, factor: int, terms: list[tuple[int | AffineBinaryOpExpr, int]]
 ) -> int:
-    """Adds the terms of `expr * factor` to `sums`; the constant is returned."""
+    """Appends the terms of `expr * factor`; the constant is returned."""
     match expr:
         case AffineConstantExpr():
             return expr.value * factor
         case AffineDimExpr():
-            part = Expr.of(operands[expr.position])
+            terms.append((expr.position, factor))
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            first = _add_affine(expr.lhs, operands, factor, sums)
-            return first + _add_affine(expr.rhs, operands, factor, sums)
+            first = _add_parts(expr.lhs, factor, terms)
+            return first + _add_parts(expr.rhs, factor, terms)
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value)):
-            return _add_affine(expr.lhs, operands, factor * value, sums)
+            return _add_parts(expr.lhs, factor * value, terms)
         case AffineBinaryOpExpr():
-            part = _affine_term(expr, operands)
+            terms.append((expr, factor))
         case _:
             raise ValueError(f"not an index expression of this compiler: {expr}")
-    for atom, coefficient in part.terms:
-        sums[atom] = sums.get(atom, 0) + coefficient * factor
-    return part.constant * factor
+    return 0
 
 
 def _affine_term(expr: AffineBinaryOpExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
@@ -347,28 +387,44 @@ def _affine_term(expr: AffineBinaryOpExpr, operands: Sequence[SSAValue | Expr]) 
             raise ValueError(f"not an index expression of this compiler: {expr}")
 
 
-_dimension, _constant = lru_cache(4096)(AffineExpr.dimension), lru_cache(4096)(AffineExpr.constant)
+_Key = tuple[tuple[tuple[Any, int], ...], int]
+"""
+What `_affine` makes an affine expression of: terms with factors, and a constant. A term is the
+number of a dimension, or a class of atoms, the key of its base and its divisor.
+"""
 
 
 def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
     """`expr` as an affine expression over `operands`, which is extended as needed."""
+    return _affine(_key(expr, operands))
 
-    def dim(value: SSAValue) -> AffineExpr:
-        if value not in operands:
-            operands.append(value)
-        return _dimension(operands.index(value))
 
-    parts: list[AffineExpr] = []
+def _key(expr: Expr, operands: list[SSAValue]) -> _Key:
+    parts: list[tuple[Any, int]] = []
     for atom, coefficient in expr.terms:
         if isinstance(atom, SSAValue):
-            part = dim(atom)
-        elif isinstance(atom, FloorDiv):
-            part = to_affine(atom.base, operands) // atom.divisor
+            if atom not in operands:
+                operands.append(atom)
+            part = operands.index(atom)
         else:
-            part = to_affine(atom.base, operands) % atom.divisor
+            part = type(atom), _key(atom.base, operands), atom.divisor
+        parts.append((part, coefficient))
+    return tuple(parts), expr.constant
+
+
+@lru_cache(16384)
+def _affine(key: _Key) -> AffineExpr:
+    terms, constant = key
+    parts: list[AffineExpr] = []
+    for what, coefficient in terms:
+        if isinstance(what, int):
+            part = AffineExpr.dimension(what)
+        else:
+            kind, base, divisor = what
+            part = _affine(base) // divisor if kind is FloorDiv else _affine(base) % divisor
         parts.append(part if coefficient == 1 else part * coefficient)
-    if expr.constant or not parts:
-        parts.append(_constant(expr.constant))
+    if constant or not parts:
+        parts.append(AffineExpr.constant(constant))
     total = parts[0]
     for part in parts[1:]:
         total = AffineBinaryOpExpr(AffineBinaryOpKind.Add, total, part)
@@ -377,5 +433,16 @@ def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
 
 def to_map(exprs: Iterable[Expr], operands: list[SSAValue]) -> AffineMap:
     """An affine map with one result per expression; `operands` is extended as needed."""
-    results = tuple(to_affine(e, operands) for e in exprs)
-    return AffineMap(len(operands), 0, results)
+    keys = tuple([_key(e, operands) for e in exprs])
+    return _map(keys, len(operands)).data
+
+
+def to_maps(exprs: Iterable[Iterable[Expr]], operands: list[SSAValue]) -> list[AffineMapAttr]:
+    """Affine maps over the same operands; those that are equal are one object, most often."""
+    keys = [tuple([_key(e, operands) for e in of]) for of in exprs]
+    return [_map(of, len(operands)) for of in keys]
+
+
+@lru_cache(16384)
+def _map(keys: tuple[_Key, ...], count: int) -> AffineMapAttr:
+    return AffineMapAttr(AffineMap(count, 0, tuple(map(_affine, keys))))

@@ -5,10 +5,13 @@ Each function here gives what the method of xDSL 0.74 gives that it takes the pl
 what that does in the same order; `install` puts them there, once for a process. xDSL is pinned
 (`pyproject.toml`); `test/python/test_quick_xdsl.py` compares each with xDSL's own.
 
+What operations are made of is `dlc.ir.quick_operations`.
+
 *Faster because* a question whether a value is of a class goes no detour by classes that are
 registered as subclasses, which no class of an IR is; values and operations are hashed by Python
 itself; named operands are looked up in the tuple that an operation has, not in a view of it made
-for the purpose; sizes of segments are unpacked once; a walk is one generator for each region.
+for the purpose; sizes of segments are unpacked once; a walk is one generator for each region; what
+a name keeps of a text, and the hash of a map or a type, is found out once.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects.builtin import DenseArrayBase, MemRefType
 from xdsl.ir import Attribute, Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, Use
-from xdsl.ir.core import SSAValues, _IRNode
+from xdsl.ir.affine import AffineMap
+from xdsl.ir.core import IRWithName, SSAValues, _IRNode
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.operations import (
     BaseAccessor,
@@ -28,6 +32,8 @@ from xdsl.irdl.operations import (
     VarIRConstruct,
     get_op_constructs,
 )
+
+from dlc.ir import quick_operations
 
 REPLACED: dict[tuple[type, str], Any] = {}
 """xDSL's own members, by class and name."""
@@ -61,6 +67,10 @@ def install() -> None:
     _put(BaseAccessor, __get__=_named)
     _put(BaseAttrAccessor, __get__=_named_of_segments)
     _put(BeforeVariadicSingleAccessor, index=_first)
+    _put(IRWithName, name_hint=property(_name_hint, _set_name_hint))
+    for kind in (AffineMap, MemRefType):
+        _put(kind, __hash__=_hash)
+    quick_operations.install(_put)
 
 
 def _put(kind: type, **members: object) -> None:
@@ -170,3 +180,31 @@ def _first(accessor: BeforeVariadicSingleAccessor, parts: Sequence[Any]) -> Any:
     if type(parts) is SSAValues:
         return _tuple_item(parts, accessor.idx)
     return parts[accessor.idx]
+
+
+def _name_hint(value: IRWithName) -> str | None:
+    """The getter of `IRWithName.name_hint`."""
+    return value._name
+
+
+def _set_name_hint(value: IRWithName, name: str | None) -> None:
+    """The setter of `IRWithName.name_hint`."""
+    if name in _names:
+        value._name = _names[name]
+    else:
+        value._name = value.extract_valid_name(name)
+        if len(_names) < MOST_NAMES:
+            _names[name] = value._name
+
+
+MOST_NAMES = 100_000
+_names: dict[str | None, str | None] = {}
+"""What names of values keep of texts."""
+
+
+def _hash(of: AffineMap | MemRefType) -> int:
+    """`AffineMap.__hash__` and `MemRefType.__hash__`, kept with what never changes."""
+    kept = vars(of)
+    if (known := kept.get("kept_hash")) is None:
+        known = kept["kept_hash"] = REPLACED[type(of), "__hash__"](of)
+    return known

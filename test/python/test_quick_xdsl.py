@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 import torch
 from xdsl.dialects import arith, builtin, scf
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i32
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    i32,
+)
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.core import SSAValues
+from xdsl.ir.affine import AffineMap
+from xdsl.ir.core import IRWithName, SSAValues
+from xdsl.irdl import IRDLOperation
 from xdsl.irdl.operations import BaseAccessor, BaseAttrAccessor
 from xdsl.utils.exceptions import VerifyException
 
@@ -104,6 +114,112 @@ def test_values_of_arrays():
         assert array.get_values() == array.get_values() == expected == tuple(numbers)
         assert array == DenseArrayBase.from_list(i32, numbers)
         assert hash(array) == hash(DenseArrayBase.from_list(i32, numbers))
+
+
+def remade(op: IRDLOperation, init: Any, **other: Any) -> IRDLOperation:
+    """An operation as one is, but for what is given, by a constructor."""
+    definition, made = op.get_irdl_definition(), object.__new__(type(op))
+    results = [getattr(op, name) for name, _ in definition.results]
+    given = {
+        "operands": [getattr(op, name) for name, _ in definition.operands],
+        "result_types": [
+            r.type if isinstance(r, SSAValue) else r and [v.type for v in r] for r in results
+        ],
+        "properties": {**op.properties, "absent": None},
+        "attributes": op.attributes,
+        "regions": [[Region(Block())] if r else [] for r in (op.regions,) if definition.regions],
+    }
+    init(made, **(given | other))
+    return made
+
+
+def test_constructors(modules: list[ModuleOp]):
+    inits = IRDLOperation.__init__, REPLACED[IRDLOperation, "__init__"]
+    count = 0
+    for op in [op for module in modules for op in module.walk()]:
+        assert isinstance(op, IRDLOperation)
+        if len(op.regions) > 1 or op.successors:
+            continue
+        made, expected = (remade(op, init) for init in inits)
+        assert made.operands == expected.operands
+        assert type(made.operands) is type(expected.operands)
+        assert made.result_types == expected.result_types
+        assert made.properties == expected.properties
+        assert made.attributes == expected.attributes
+        assert made.location == expected.location
+        assert [r.parent for r in made.regions] == [made] * len(expected.regions)
+        for number, value in enumerate(made.operands):
+            uses = [(u.operation, u.index) for u in value.uses]
+            assert uses.index((made, number)) == uses.index((expected, number)) + len(
+                [v for v in made.operands if v is value]
+            )
+        for new in (made, expected):
+            new.erase()
+        count += 1
+    assert count > 100
+
+
+def test_constructors_refuse_alike(modules: list[ModuleOp]):
+    inits = IRDLOperation.__init__, REPLACED[IRDLOperation, "__init__"]
+    load = next(op for op in modules[2].walk() if isinstance(op, LoadOp))
+    wrongs: list[dict[str, Any]] = [
+        {"operands": []},
+        {"operands": [None, [], None]},
+        {"operands": [load.ref, [], [load.ref, load.ref]]},
+        {"operands": [[load.ref, load.ref], [], None]},
+        {"result_types": [i32, i32]},
+        {"regions": [Region()]},
+    ]
+    for wrong in wrongs:
+        said: list[str] = []
+        for init in inits:
+            with pytest.raises(ValueError, match=r"\S") as error:
+                remade(load, init, **wrong)
+            said.append(str(error.value))
+        assert said[0] == said[1]
+
+
+def test_uses_follow_operands():
+    """In the order in which uses come with xDSL's own setters."""
+    set_by_xdsl = REPLACED[Operation, "operands"].fset
+    orders: list[list[list[tuple[int, int]]]] = []
+    for assign in (lambda op, new: setattr(op, "operands", new), set_by_xdsl):
+        values = TestOp(result_types=[i32, i32]).results
+        ops: list[Operation] = [
+            TestOp(operands=[values[0], values[1], values[0]]),
+            TestOp(operands=[values[0]]),
+        ]
+        assign(ops[0], [values[1], values[1], values[0]])
+        assign(ops[1], ())
+        assign(ops[1], values)
+        uses = [[(ops.index(u.operation), u.index) for u in v.uses] for v in values]
+        assert all(u._prev_use is None or u._prev_use._next_use is u for u in values[0].uses)
+        orders.append(uses)
+    assert orders[0] == orders[1]
+
+
+def test_names_of_values():
+    get, set_by_xdsl = (
+        REPLACED[IRWithName, "name_hint"].fget,
+        REPLACED[IRWithName, "name_hint"].fset,
+    )
+    value, other = TestOp(result_types=[i32, i32]).results
+    for name in (None, "a", "a_1", "a_1_2", "a_b", "a_1", "a_1_2"):
+        value.name_hint = name
+        set_by_xdsl(other, name)
+        assert value.name_hint == get(value) == get(other)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Invalid OpResult name format `1a`"):
+            value.name_hint = "1a"
+
+
+def test_hashes():
+    maps = [AffineMap.identity(2), AffineMap.identity(2), AffineMap.identity(3)]
+    assert [hash(m) for m in maps] == [REPLACED[AffineMap, "__hash__"](m) for m in maps]
+    assert len({*maps}) == 2
+    types = [MemRefType(i32, [2, n]) for n in (3, 3, 4)]
+    assert [hash(t) for t in types] == [REPLACED[MemRefType, "__hash__"](t) for t in types]
+    assert len({*types}) == 2
 
 
 def test_attributes_are_verified():
