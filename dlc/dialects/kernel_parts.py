@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -27,10 +28,11 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.size import SizeAttr
 from dlc.dialects.size_index import SizeIndexOp, size_bounds, size_expr
 from dlc.dialects.size_syntax import parse_size
+from dlc.dialects.sized_types import SizedStridesAttr
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Bounds, NeedsNumber, Size
 
@@ -126,13 +128,20 @@ class RemainderOp(PartOp):
         return self.by.data
 
 
+def _steps(type: Attribute) -> Sequence[Size | int]:
+    """What subscripts of a buffer are multiplied with, which sizes may be among."""
+    if isinstance(type, MemRefType) and isinstance(type.layout, SizedStridesAttr):
+        return strides_of(type)
+    return shape_of(type)[1:]
+
+
 def kernel_sizes(kernel: Operation) -> list[SizeIndexOp]:
     """
     The sizes that a kernel computes with, in their order: a launch gives it their numbers. Places
     in its buffers are computed with all extents but the outermost, blocks by what divides them.
     """
     refs = kernel.regions[0].block.args
-    counts = [Size.of(extent) for ref in refs for extent in shape_of(ref)[1:]]
+    counts = [Size.of(stride) for ref in refs for stride in _steps(ref.type)]
     counts += [op.by.data for op in kernel.walk() if isinstance(op, PartOp)]
     named = {name for count in counts for name in count.names}
     return [

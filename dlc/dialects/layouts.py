@@ -24,7 +24,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.sized_types import SizesAttr, sizes_of
+from dlc.dialects.sized_types import SizedStridesAttr, SizesAttr, sizes_of
 from dlc.ir.sizes import Size
 from dlc.target import WIDEST_ACCESS
 
@@ -195,6 +195,9 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     """
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
+    if isinstance(type.layout, SizedStridesAttr):
+        steps = type.layout.data[0]
+        return tuple(n if n.number is None else n.number for n in steps)  # pyright: ignore
     strides = [1]
     for extent in reversed(shape_of(type)[1:]):
         strides.append(strides[-1] * (extent if isinstance(extent, Size) else max(extent, 1)))

@@ -22,9 +22,9 @@ primary ::= name | integer | (`max` | `min`) `(` size `,` size `)` | `(` size `)
 fact ::= size (`==` | `<` | `<=` | `>` | `>=`) size | `not` size `==` size
 ```
 
-In Loop IR and below extents of loops' axes and of buffers in global memory, numbers of chunks and
-the grid of a kernel may be sizes, and a kernel says at its beginning what values each name may
-have, which is an index value there (`dlc.dialects.size_index`).
+In Loop IR and below extents of loops' axes, extents and strides of buffers in global memory,
+numbers of chunks and the grid of a kernel may be sizes, and a kernel says at its beginning what
+values each name may have, which is an index value there (`dlc.dialects.size_index`).
 
 ```mlir
 %y = loop.kernel @relu(%x: memref<?x64xf32, #size.of<s>> = %x) -> (%y: memref<?x64xf32, …>) {
@@ -81,7 +81,7 @@ from dlc.diagnostics import did_you_mean, fail
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.size_syntax import parse_fact, parse_size
-from dlc.dialects.sized_types import SizesAttr, sized_tensor, sizes_of
+from dlc.dialects.sized_types import SizedStridesAttr, SizesAttr, sized_tensor, sizes_of
 from dlc.dialects.tensor_directives import Tensors
 from dlc.ir.sizes import Fact, NeedsNumber, Size, Symbol
 
@@ -375,5 +375,7 @@ def number_attribute(number: Size | int) -> IntegerAttr | SizeAttr:
 
 
 Sizes = Dialect(
-    "size", [SymbolOp, FactOp, ValueOp, SizeIndexOp, ReshapeOp], [SizesAttr, SizeAttr, FactAttr]
+    "size",
+    [SymbolOp, FactOp, ValueOp, SizeIndexOp, ReshapeOp],
+    [SizesAttr, SizedStridesAttr, SizeAttr, FactAttr],
 )

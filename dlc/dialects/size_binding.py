@@ -27,11 +27,11 @@ from dlc.dialects.kernel_func import FuncOp
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import KernelKind
 from dlc.dialects.kernel_parts import PartOp
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.size import SizeAttr, number_attribute, numbers_attribute
 from dlc.dialects.size_index import SizeIndexOp
-from dlc.dialects.sized_types import SizesAttr, sized_tensor
+from dlc.dialects.sized_types import SizedStridesAttr, SizesAttr, sized_memref, sized_tensor
 from dlc.dialects.tensor_ir import IndexMapOp
 from dlc.ir.expr import Expr, from_affine, to_map
 from dlc.ir.sizes import Size
@@ -120,7 +120,9 @@ class Binding:
             case SizesAttr(data=sizes):
                 return numbers_attribute([size.bind(self.values) for size in sizes])
             case TensorType() | MemRefType():
-                return attribute if attribute.has_static_shape() else self.type(attribute)
+                strided = isinstance(attribute, MemRefType) and _is_strided(attribute)
+                known = attribute.has_static_shape() and not strided
+                return attribute if known else self.type(attribute)
             case ArrayAttr(data=items):
                 bound = [self(item) for item in items]
                 return attribute if _same(bound, items) else ArrayAttr(bound)
@@ -143,8 +145,15 @@ class Binding:
                 raise ValueError(f"expected no negative extent, found {size} = {bound}")
         if isinstance(type, TensorType):
             return sized_tensor(type.element_type, extents)
+        if _is_strided(type):
+            strides = [Size.of(stride).bind(self.values) for stride in strides_of(type)]
+            return sized_memref(type.element_type, extents, strides)
         shape = tuple(size if size.number is None else size.number for size in extents)
         return memref_type(type.element_type, shape)  # pyright: ignore[reportArgumentType]
+
+
+def _is_strided(type: MemRefType) -> bool:
+    return isinstance(type.layout, SizedStridesAttr)
 
 
 def bind_index(op: SizeIndexOp, number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -21,7 +21,8 @@ from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.sized_types import SizedStridesAttr
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Bounds, Call, NeedsNumber, Size, Symbol
 
@@ -111,9 +112,7 @@ def narrow_sizes(kernel: Operation, refs: Sequence[SSAValue]) -> None:
     ops = {op.size.data: op for op in kernel.walk() if isinstance(op, SizeIndexOp)}
     known = {name: op.index_range() for name, op in ops.items()}
     for ref in refs:
-        elements = Size.of(1)
-        for extent in shape_of(ref):
-            elements *= extent
+        elements = elements_spanned(ref)
         while elements.names and elements.bounds(known)[1] > WIDEST:
             name = max(elements.names, key=lambda name: known[name][1])
             low, high = known[name]
@@ -123,6 +122,17 @@ def narrow_sizes(kernel: Operation, refs: Sequence[SSAValue]) -> None:
     for name, op in ops.items():
         if known[name][1] < op.symbol.bounds[1]:
             op.most = IntegerAttr(int(known[name][1]), i64)
+
+
+def elements_spanned(ref: SSAValue) -> Size:
+    """At most so many elements lie from a buffer's first one to its last one."""
+    if isinstance(ref.type, MemRefType) and isinstance(ref.type.layout, SizedStridesAttr):
+        pairs = zip(shape_of(ref), strides_of(ref.type), strict=True)
+        return sum((Size.of(extent) * stride for extent, stride in pairs), Size.of(1))
+    elements = Size.of(1)
+    for extent in shape_of(ref):
+        elements *= extent
+    return elements
 
 
 def size_expr(size: Size | int, at: Operation) -> Expr:

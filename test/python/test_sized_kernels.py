@@ -74,6 +74,9 @@ ALONG: dict[str, Any] = {
     "tails": ({1: Dim("x_0", max=4096)},),
     "product over rows": ({0: Dim("x_0", max=4096)},),
     "causal": ({2: Dim("x_0", max=4096)},) * 3,
+    "heads": ({2: Dim("x_0", max=4096)},),
+    "slices": ({0: Dim("x_0", max=4096)},) * 2,
+    "rows of a larger batch": ({1: Dim("x_0", max=4096)},),
     "masked": (*({2: Dim("x_0", max=4096)},) * 3, dict.fromkeys((0, 1), Dim("x_0", max=4096))),
 }
 """The dimensions that change, where that is not the first one of the first argument alone."""
@@ -111,6 +114,27 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make]] = {
         lambda x: torch.stack([x[:, -1], x[:, x.shape[1] // 2]]),
         lambda n: (torch.randn(3, n, 8),),
     ),
+    "lying transposed": (lambda x: torch.relu(x) * 2, lambda n: (torch.randn(24, n).T,)),
+    "softmax of columns that lie transposed": (
+        lambda x: torch.softmax(x, 1),
+        lambda n: (torch.randn(30, n).T,),
+    ),
+    "product of what lies transposed": (
+        lambda x, w: x @ w,
+        lambda n: (torch.randn(40, n).T, torch.randn(40, 24)),
+    ),
+    "heads": (
+        lambda x: (x.softmax(-1) @ x.transpose(-1, -2)).transpose(1, 2),
+        lambda n: (torch.randn(2, n, 3, 16).transpose(1, 2),),
+    ),
+    "slices": (
+        lambda x, y: x * 2 + y.sum(1),
+        lambda n: (torch.randn(n, 3, 50)[:, 1, 10:30], torch.randn(n + 5, 7, 20)[2 : n + 2, 1:4]),
+    ),
+    "rows of a larger batch": (
+        lambda x: torch.relu(x).sum(1),
+        lambda n: (torch.randn(4, n + 7, 20)[:, 3 : n + 3],),
+    ),
     "flattened": (
         lambda x: torch.relu(x).flatten(0, 1).sum(1),
         lambda n: (torch.randn(n, 6, 20),),
@@ -133,6 +157,15 @@ def module_of(name: str) -> ModuleOp:
     return Parser(compiler_context(), text).parse_module()
 
 
+def bindings(name: str, n: int) -> dict[str, int]:
+    """The numbers of a program's sizes, among which strides may be."""
+    strides = zip(("x", "y"), (arg.stride(0) for arg in PROGRAMS[name][1](n)), strict=False)
+    known = {"x_0": n} | {f"{argument}_stride_0": step for argument, step in strides}
+    return {
+        size: number for size, number in known.items() if f"@{size} " in text_of(module_of(name))
+    }
+
+
 def check(name: str, n: int, run: Callable[..., list[torch.Tensor]]) -> None:
     f, make = PROGRAMS[name]
     torch.manual_seed(n)
@@ -149,7 +182,7 @@ def test_specialize_at_any_stage_gives_the_program_of_that_size(name: str) -> No
     for number in range(len(steps) + 1):
         n = SIZES[1:][number % 6]  # a schedule for rows need not be one for a single row
         bound = module.clone()
-        specialize(bound, {"x_0": n})
+        specialize(bound, bindings(name, n))
         bound.verify()
         assert "?" not in text_of(bound)
         for step in steps[number:]:
@@ -167,7 +200,7 @@ def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
     sources: set[str] = set()
     names: set[str] = set()
     for n in SIZES:
-        executor = Executor(kernels, get_backend("host"), {"x_0": n})
+        executor = Executor(kernels, get_backend("host"), bindings(name, n))
         check(name, n, executor)
         sources |= {func.source for func in executor.funcs}
         names |= {func.name_ for func in executor.funcs}
@@ -217,6 +250,7 @@ def test_a_size_that_only_places_are_computed_with_is_given(
     ((size, given),) = variant.sizes.items()
     by = likely // given  # of multiples alone, where rows are as long
     sources: set[str] = set()
+    names: set[str] = set()
     for n in (2, 3, 17, 48) if by == 1 else (8, 24, 48):
         executor = Executor(kernels, get_backend("host"), {size: n // by})
         args = make(n)
@@ -225,7 +259,8 @@ def test_a_size_that_only_places_are_computed_with_is_given(
         rounding = 2e-5 if found.dtype == torch.float32 else 2e-3
         torch.testing.assert_close(found.double(), exact, rtol=rounding, atol=5 * rounding)
         sources |= {func.source for func in executor.funcs}
-    assert len(sources) == len({func.name_ for func in executor.funcs})
+        names |= {func.name_ for func in executor.funcs}
+    assert len(sources) == len(names)
 
 
 @pytest.mark.parametrize("n", [0, 2**31 // 24])
@@ -241,7 +276,7 @@ def test_a_number_is_needed_for_each_size() -> None:
         Executor(kernels, get_backend("host"))
 
 
-@pytest.mark.parametrize("f", [lambda x: x.repeat(3, 1), lambda x: x.T * 2])
+@pytest.mark.parametrize("f", [lambda x: x.std(0, correction=0.5), lambda x: x.int() * x.shape[0]])
 def test_what_needs_a_number_says_where(f: Any) -> None:
     module = sized(f, (torch.randn(24, 16),), ({0: AUTO},)).module.clone()
     set_target(module, "sm_90", "f32")
@@ -249,7 +284,7 @@ def test_what_needs_a_number_says_where(f: Any) -> None:
         Stages(module).module("kernel")
 
 
-@pytest.mark.parametrize("name", ["pointwise", "norm", "linear", "centered", "masked"])
+@pytest.mark.parametrize("name", ["pointwise", "norm", "linear", "centered", "masked", "heads"])
 def test_a_program_compiles_its_kernels_once_for_all_sizes(
     name: str, tmp_path: pathlib.Path
 ) -> None:
@@ -259,7 +294,10 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
         check(name, n, lambda args: [program(*args)])
     funcs = [func for variant in program.variants for func in variant.executor.funcs]
     schedules = len([24, 2, 7, 100])  # each for what is up to 3 times larger or smaller
-    schedules += name == "masked"  # rows of 65 are as long as a size, and begin at no multiple
+    schedules += name in (
+        "masked",
+        "heads",
+    )  # rows of 65 are as long as a size, and begin at no multiple
     made = {
         id(variant.stages): {func.source for func in variant.executor.funcs}
         for variant in program.variants
@@ -274,11 +312,11 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
 
 
 def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
-    f = lambda x: x.repeat(3, 1)  # noqa: E731
+    f = lambda x: x.std(0, correction=0.5)  # noqa: E731
     x = torch.randn(24, 16)
     program = dlc.compile(f, (x,), "sm_90", "host", dynamic_shapes=({0: AUTO},))
     torch.testing.assert_close(program(x[:7].clone()), f(x[:7]))
-    needs = "pass decompose-torch: aten.repeat.default needs a number"
+    needs = "pass decompose-torch: aten.std.correction needs a number"
     why = f"kernels are compiled for each size: {needs}"
     assert program.explain().startswith(f"{why} for x_0 ({__file__}:{f.__code__.co_firstlineno})")
 

@@ -32,7 +32,7 @@ from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
-from dlc.ir.sizes import NeedsNumber, Size, Symbol
+from dlc.ir.sizes import NeedsNumber, Size, Symbol, several
 from dlc.ir.structure import structure
 from dlc.text import unique_name
 from dlc.transforms.loop.lifting.in_memory import (
@@ -190,7 +190,7 @@ class _KernelBuilder:
         shape = tensor_ir.shape_of(op.results[0])
         strides = [strides_of(self.layouts.memref(r)) for r in op.results]
         # Points that lie on each other in memory, of what is returned expanded, are one.
-        one = [not any(s[d] for s in strides) and n > 1 for d, n in enumerate(shape)]
+        one = [not any(s[d] for s in strides) and several(n) for d, n in enumerate(shape)]
         looped = [d for d in range(len(shape)) if not one[d]]
         scanned = [op.axis.value.data] if isinstance(op, tensor_ir.ScanOp) else []
         free = [d for d in looped if d not in scanned]
@@ -210,7 +210,7 @@ class _KernelBuilder:
             index = len(self.block.args)
             ref = self.block.insert_arg(self.layouts.memref(result), index)
             ref.name_hint = result.name_hint or "out"
-            first = [Expr() - axes[d] for d in looped if not steps[d] and shape[d] > 1]
+            first = [Expr() - axes[d] for d in looped if not steps[d] and several(shape[d])]
             builder.insert(loop.StoreOp(value, ref, axes, first))
         return list(self.inputs), Region(self.block)
 
@@ -370,8 +370,8 @@ class _KernelBuilder:
     def _name_sizes(self, tensor: SSAValue) -> None:
         """Says at the beginning of the kernel what the sizes of a tensor are."""
         assert isinstance(tensor.type, TensorType)
-        for size in sizes_of(tensor.type):
-            self._name(size)
+        for size in (*sizes_of(tensor.type), *self.layouts.strides.get(tensor, ())):
+            self._name(Size.of(size))
 
     def _name(self, size: Size) -> None:
         """Says at the beginning of the kernel what the names in a size are."""

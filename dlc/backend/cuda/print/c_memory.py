@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.expression_parts import is_declaration, is_guarded, users_of
@@ -30,7 +30,8 @@ from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
 from dlc.dialects.layouts import shape_of, span, static_shape, strides_of
-from dlc.dialects.size_index import size_bounds, size_expr
+from dlc.dialects.size_index import elements_spanned, size_bounds, size_expr
+from dlc.dialects.sized_types import SizedStridesAttr
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size
 from dlc.target import MBARRIER_BYTES
@@ -87,10 +88,9 @@ class Accesses(Values):
         func = owner.parent_op() if isinstance(owner, Block) else owner
         assert func is not None
         sizes = [Size.of(extent) for extent in shape_of(type)]
-        elements = Size.of(1)
-        for size in sizes:
-            elements *= size
-        wide = size_bounds(elements, func)[1] > MOST_INT
+        wide = size_bounds(elements_spanned(ref), func)[1] > MOST_INT
+        if isinstance(type.layout, SizedStridesAttr):
+            return self._strided_offset(type, subscripts, func, wide)
         before: Text | None = None
         times, rest = 1, Expr()
         for size, subscript in zip(sizes, subscripts, strict=True):
@@ -103,6 +103,27 @@ class Accesses(Values):
                 before = binary(cast("long long", before) if wide else before, "*", extent)
             times, rest = 1, subscript
         return self._sum(before, times, rest) or integer(0)
+
+    def _strided_offset(
+        self, type: MemRefType, subscripts: Sequence[Expr], func: Operation, wide: bool
+    ) -> Text:
+        """`row * x_stride + k`: each subscript times its stride, those first that are sizes."""
+        total: Text | None = None
+        rest = Expr()
+        for subscript, stride in zip(subscripts, strides_of(type), strict=True):
+            if not isinstance(stride, Size):
+                rest = rest + subscript * stride
+            elif subscript != Expr():
+                rest = rest + subscript * stride.constant
+                for factors, times in stride.terms:
+                    index = self.index.expr(subscript)
+                    part = cast("long long", index) if wide else index
+                    for factor in factors:
+                        step = size_expr(Size((((factor,), 1),)), func)
+                        part = binary(part, "*", self.index.expr(step))
+                    part = part if times == 1 else binary(part, "*", integer(times))
+                    total = part if total is None else binary(total, "+", part)
+        return self._sum(total, 1, rest) or integer(0)
 
     def _sum(self, before: Text | None, times: int, rest: Expr) -> Text | None:
         """`before * times + rest`; None for 0."""

@@ -31,8 +31,8 @@ from dlc.dialects.host_flow import stack_type
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
 from dlc.dialects.size import ReshapeOp, in_memory
-from dlc.dialects.sized_types import SizesAttr
-from dlc.ir.sizes import NeedsNumber
+from dlc.dialects.sized_types import SizesAttr, sized_memref
+from dlc.ir.sizes import Size
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""
@@ -49,8 +49,11 @@ class Layouts:
     def memref(self, tensor: SSAValue) -> MemRefType:
         assert isinstance(tensor.type, TensorType)
         strides = self.strides.get(tensor)
+        element, shape = tensor.type.element_type, shape_of(tensor)
+        if strides is not None and any(isinstance(n, Size) for n in (*shape, *strides)):
+            return sized_memref(element, shape, strides)
         layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-        return memref_type(tensor.type.element_type, shape_of(tensor), layout)
+        return memref_type(element, shape, layout)
 
     def alignment(self, tensor: SSAValue) -> int:
         return self.alignments.get(in_memory(tensor), DEFAULT_ALIGNMENT)
@@ -199,7 +202,7 @@ def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
     """`dlc.strides`, in elements."""
     strides: Attribute | None = attributes.data.get("dlc.strides")
     if isinstance(strides, SizesAttr):
-        raise NeedsNumber(next(size for size in strides.data if size.number is None))
+        return tuple(n if n.number is None else n.number for n in strides.data)  # pyright: ignore
     if not isinstance(strides, DenseArrayBase):
         return None
     return tuple(int(s) for s in strides.get_values())
