@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 from dlc.frontend.ambient import FLAGS
 from dlc.frontend.arguments import Argument, Kind, check_overlaps, tensor_of
 from dlc.frontend.calls import Calls, bound_call, canonical_call, signature_of
+from dlc.frontend.distinct_operands import is_control_flow
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fixed_sizes import Fixings, recorded_fixings
 from dlc.frontend.free_variables import FreeVariables
@@ -148,7 +149,8 @@ class ExportedCall:
         leaf: int | None,
         fetch: Callable[[], torch.Tensor | None] | None = None,
     ) -> None:
-        index, guard = len(self.arguments), Guard.of(tensor, self.questions.for_gradients)
+        index, asked = len(self.arguments), self.questions
+        guard = Guard.of(tensor, gradients=asked.for_gradients, devices=asked.for_devices)
         if self.sizes is not None and leaf is not None:
             seen = self.nodes[spec.arg.name].meta["val"]
             guard = self.sizes.guard(guard, seen)
@@ -246,6 +248,8 @@ def export_call(
         with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)
             questions.asked |= {name for name, flag in FLAGS.items() if free.reads(flag.ask)}
+            # Dynamo, which traces bodies, does not tell what these ask.
+            questions.for_devices |= any(map(is_control_flow, exported.graph.nodes))
             if questions.for_gradients:
                 exported = export(
                     root, args, kwargs, shown_as, whole, gradients=True, dynamic_shapes=shapes

@@ -22,13 +22,16 @@ class Guard:
     align: int
     requires_grad: bool | None = None
     """None where the program does not ask for it."""
+    device: torch.device | None = None
+    """None where the program does not ask where its tensors are."""
 
     @staticmethod
-    def of(tensor: torch.Tensor, asked: bool = False) -> Guard:
-        """`asked` says that the program asks whether a tensor requires a gradient."""
-        require = tensor.requires_grad if asked else None
+    def of(tensor: torch.Tensor, *, gradients: bool = False, devices: bool = False) -> Guard:
+        """Whether the program asks for the gradients and devices of tensors is told."""
+        require = tensor.requires_grad if gradients else None
+        device = tensor.device if devices else None
         shape, strides = tuple(tensor.shape), tensor.stride()
-        return Guard(shape, tensor.dtype, strides, alignment(tensor), require)
+        return Guard(shape, tensor.dtype, strides, alignment(tensor), require, device)
 
     def __str__(self) -> str:
         """Such as `float32[6, 9]`; strides and alignment where they are not what is usual."""
@@ -37,6 +40,8 @@ class Guard:
             words.append(f"of strides {list(self.strides)}")
         if self.align < WIDEST_ACCESS:
             words.append(f"at multiples of {self.align} bytes")
+        if self.device is not None:
+            words.append(f"on {self.device}")
         return " ".join(words)
 
     def holds(self, tensor: torch.Tensor) -> bool:
@@ -44,6 +49,8 @@ class Guard:
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
             return False
         if self.requires_grad is not None and tensor.requires_grad != self.requires_grad:
+            return False
+        if self.device is not None and tensor.device != self.device:
             return False
         if tensor.layout is not torch.strided:
             return False

@@ -16,7 +16,7 @@ from dlc.frontend.lookup import Lookup
 from dlc.frontend.pairs import pairs_of, resolved
 
 _REGISTRIES = ("_parameters", "_buffers")
-_PROPERTIES = attrgetter("shape", "dtype", "layout", "requires_grad")
+_PROPERTIES = attrgetter("shape", "dtype", "layout", "requires_grad", "device")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What a program asks of PyTorch's state: its flags, and whether there are gradients."""
+"""
+What a program asks of PyTorch's state and of tensors beside their elements: its flags, whether
+there are gradients, and where tensors are.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from dlc.frontend.ambient import FLAGS, GRADIENTS
 from dlc.frontend.foreign import is_foreign
@@ -22,15 +26,21 @@ TABLES = (
     ("torch._dynamo.variables.torch", "TorchInGraphFunctionVariable._get_handlers"),
 )
 """Functions of Dynamo that make a table of functions when they are first called, and keep it."""
+DEVICES = ("device", "get_device", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu")
+"""Members of a tensor that tell where it is."""
 REFUSED = ("is_leaf", "grad_fn", "grad")
 """Attributes of a tensor that tell how it was made, which a graph does not know."""
 
 
 class Questions:
-    """In this context `asked` holds the names in `FLAGS` that code of the user's asks for."""
+    """
+    In this context `asked` holds the names in `FLAGS` that code of the user's asks for, and
+    `for_devices` says whether it asks where a tensor is.
+    """
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
+        self.for_devices = False
         self._stack = ExitStack()
 
     @property
@@ -45,6 +55,10 @@ class Questions:
         required = vars(torch._C.TensorBase)["requires_grad"]
         noting = self._noting(GRADIENTS, required.__get__)
         self._put(torch.Tensor, "requires_grad", property(noting, required.__set__))
+        for owner in (torch.Tensor, FakeTensor):  # which stands for a tensor while it is traced
+            for name in DEVICES:
+                if owner is torch.Tensor or name in vars(owner):
+                    self._put(owner, name, self._locating(owner, name))
         for name in REFUSED:
             self._put(torch.Tensor, name, _refusing(name))
         self._put(torch.Tensor, "data", _unset_data())
@@ -72,6 +86,19 @@ class Questions:
             return ask(*given)
 
         return torch.compiler.assume_constant_result(noting)  # Dynamo, too, just calls it
+
+    def _locating(self, owner: type[torch.Tensor], name: str) -> Any:
+        """A member that tells where a tensor is, and that it was asked."""
+        plain = vars(owner if name in vars(owner) else torch._C.TensorBase)[name]
+
+        def tell(tensor: torch.Tensor, *given: Any) -> Any:
+            if not self.for_devices and _is_asked_by_user():
+                self.for_devices = True
+            return plain(tensor, *given) if callable(plain) else plain.__get__(tensor)
+
+        if callable(plain):
+            return tell
+        return property(tell, plain.__set__ if hasattr(plain, "__set__") else None)
 
 
 def _tables() -> list[Any]:

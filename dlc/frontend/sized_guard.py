@@ -27,6 +27,7 @@ class SizedGuard(Guard):
             tensor.dtype == self.dtype
             and tensor.dim() == len(self.extents)
             and self.requires_grad in (None, tensor.requires_grad)
+            and self.device in (None, tensor.device)
             and tensor.layout is torch.strided
             and alignment(tensor) >= self.align
         )
@@ -37,4 +38,4 @@ class SizedGuard(Guard):
             tuple(size.evaluate(sizes) for size in numbers)
             for numbers in (self.extents, self.steps)
         )
-        return Guard(shape, self.dtype, strides, self.align, self.requires_grad)
+        return Guard(shape, self.dtype, strides, self.align, self.requires_grad, self.device)

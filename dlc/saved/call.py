@@ -216,6 +216,7 @@ def _argument_to_json(argument: Argument, file_of: Callable[[torch.Tensor], str]
         "align": guard.align,
         # What the program holds is in the file as it was.
         "requires_grad": guard.requires_grad if argument.kind == "input" else None,
+        "device": str(guard.device) if argument.kind == "input" and guard.device else None,
     }
 
 
@@ -232,7 +233,9 @@ def guard_of(given: Entry, main: func.FuncOp) -> Guard:
     align = given["align"].integer()
     if align not in ALIGNMENTS:
         given["align"].fail(f"one of {', '.join(map(str, ALIGNMENTS))}")
-    return Guard(shape, dtype, strides, align, _answer(given["requires_grad"]))
+    device = _device(given["device"])
+    asked = None if device is None else torch.device(device)
+    return Guard(shape, dtype, strides, align, _answer(given["requires_grad"]), asked)
 
 
 def _answer(given: Entry) -> bool | None:

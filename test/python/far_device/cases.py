@@ -205,6 +205,66 @@ def test_saved_programs(tmp_path: Path) -> None:
         same(dlc.load_program(path)(images), module(images))
 
 
+class Placed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale if self.scale.is_cuda else x - self.scale
+
+
+ASKING: dict[str, Callable[[torch.Tensor], Any]] = {
+    "is_cuda": lambda x: x * 2 if x.is_cuda else x + 1,
+    "is_cpu": lambda x: x * 2 if (x + 1).is_cpu else x + 1,
+    "device": lambda x: x * 2 if x.device.type == "cuda" else x + 1,
+    "get_device": lambda x: x * (x.get_device() + 3),
+    "is_meta": lambda x: x * 2 if x.is_meta or x.is_cuda else x + 1,
+    "in a branch": lambda x: torch.cond(
+        x.sum() > 0, lambda x: x * 2 if x.is_cuda else x + 1, lambda x: x * 3, (x,)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_programs_that_ask_where_tensors_are(name: str, tmp_path: Path) -> None:
+    function, here = ASKING[name], X.cpu().abs()
+    program = compiled(function, here)
+    for x in (here, here.to(FAR), here + 1, here.to(FAR) + 1):
+        same(program(x), function(x))
+    assert len(program.variants) == 2
+    path = tmp_path / "program.dlc"
+    compiled(function, here).save(path)
+    loaded = dlc.load_program(path)
+    same(loaded(here), function(here))
+    with pytest.raises(ImportFailure, match="no kernels for such a call") as failure:
+        loaded(here.to(FAR))
+    assert "float32[4, 6] on cpu" in "".join(failure.value.__notes__)
+    if name != "in a branch":
+        sized = compiled(function, here, dynamic_shapes=({0: torch.export.Dim("n")},))
+        for x in (here[:3], here[:3].to(FAR)):
+            same(sized(x), function(x))
+    caught = torch.compile(function, backend="dlc")
+    for x in (here, here.to(FAR)):
+        same(caught(x), function(x))
+
+
+def test_programs_that_do_not_ask_serve_tensors_anywhere() -> None:
+    program = compiled(lambda x: x * 2, X.cpu())
+    same(program(X), X * 2)
+    assert len(program.variants) == 1
+
+
+def test_modules_that_move() -> None:
+    module, x = Placed(), torch.ones(2)
+    program = compiled(module, x)
+    same(program(x), module(x))
+    module.to(FAR)
+    same(program(x.to(FAR)), module(x.to(FAR)))
+    module.to("cpu")
+    same(program(x), module(x))
+
+
 def test_programs_for_many_sizes_and_branches() -> None:
     rows = {0: torch.export.Dim.AUTO}
     program = compiled(lambda x: torch.softmax(x, -1), X, dynamic_shapes=(rows,))
