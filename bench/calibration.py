@@ -5,7 +5,8 @@ What estimates say now of the programs that bench/measured.py has measured.
 
 Needs no GPU: estimates are computed anew, of the schedules that were measured and of those that are
 chosen now, so that a change of the model shows at once. A row is a program, worst first; then come
-geometric means by family, by ending, by the number of parts and by the warps of an SM.
+programs of which several schedules were measured, and whether the fastest is picked, and geometric
+means by family, by ending, by the number of parts and by the warps of an SM.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from dlc.text import table
 
 if TYPE_CHECKING:
     from dlc.schedule.candidate import Candidate
+    from dlc.schedule.cascade_problem import TiledCascade
+    from dlc.schedule.cascade_tiles import CascadeCandidate
     from dlc.schedule.contraction_tiles import Tiled
     from dlc.target import Target
 
@@ -53,11 +56,15 @@ class Row:
     told: list[str] = field(default_factory=list)
     """The tilings that were measured, and those chosen now if they are others."""
     features: dict[str, str] = field(default_factory=dict)
+    program: str = ""
+    """The same for schedules of one program."""
+    now: bool = False
+    """True if all that was measured is chosen now."""
     error: str = ""
 
     @property
     def of_estimate(self) -> float:
-        return self.us / (self.estimate or self.chosen)
+        return self.us / (self.estimate or self.chosen or inf)
 
 
 def read(path: Path, only: str) -> list[Row]:
@@ -94,6 +101,8 @@ def examine(row: Row, anew: bool) -> Row:
         kernels = loop_kernels(module)
         row.chosen = sum(kernel["estimate_us"] for kernel in kernels)
         ops = {op.name_: op for op in module.walk() if isinstance(op, KernelOp)}
+        row.program = str(module)
+        row.now = all(row.schedules.get(k["name"]) == k["schedule"] for k in kernels)
         measured: dict[str, float] = {}
         for kernel in kernels:
             name, target = kernel["name"], target_of(module)
@@ -115,10 +124,20 @@ def examine(row: Row, anew: bool) -> Row:
 
 
 def _examine_kernel(row: Row, op: Any, schedule: str, now: str, target: Target) -> float | None:
-    """The estimate of a kernel as it was measured, if that is a tiling of a contraction."""
+    """
+    The estimate of a kernel as it was measured, if that is a tiling of a contraction or of
+    attention.
+    """
+    from dlc.schedule.cascade_problem import tiled_cascade
     from dlc.schedule.contraction_tiles import tiled_contraction
     from dlc.schedule.tiling import best_candidate
 
+    if (cascade := tiled_cascade(op)) is not None:
+        attention = attention_tiling_of(cascade, schedule, target)
+        if attention is None:
+            return None
+        row.told.append(f"{attention}")
+        return target.launch_seconds + attention.seconds
     tiled = tiled_contraction(op)
     if tiled is None or (then := tiling_of(tiled, schedule, target)) is None:
         return None
@@ -171,6 +190,35 @@ def tiling_of(tiled: Tiled, schedule: str, target: Target) -> Candidate | None:
     return made(problem, target, thread, threads, *rest)
 
 
+def attention_tiling_of(
+    tiled: TiledCascade, schedule: str, target: Target
+) -> CascadeCandidate | None:
+    """The tiling that a schedule of attention is, if it is one."""
+    from dlc.schedule.cascade_tiles import CascadeCandidate
+    from dlc.schedule.warp_cascade import WarpCascade
+
+    found = {key: value for key, value in re.findall(r"(\w+)=([\w,]+)", schedule)}
+    if "block" not in found or "chunk-matmul-k" not in schedule:
+        return None
+    sizes, counts = ([int(n) for n in found[name].split(",")] for name in ("block", "thread"))
+    first = len(tiled.outer.axes) - len(sizes)
+
+    def of(values: Sequence[int], axis: Any) -> int:
+        return values[axis.index - first] if axis is not None and axis.index >= first else 1
+
+    block, threads = (
+        (of(values, tiled.row), of(values, tiled.column)) for values in (sizes, counts)
+    )
+    thread = block[0] // threads[0], block[1] // threads[1]
+    rings = re.search(r"double-buffer\{depth=(\d+)", schedule)
+    waves = int(found.get("waves", 1)) if "last=" in schedule else 0
+    made = WarpCascade if "mma" in found else CascadeCandidate
+    splits, ending = int(found.get("splits", 1)), found.get("combine", "workspace")
+    depth = int(rings[1]) if rings else 1
+    parts = splits, ending, waves, depth
+    return made(tiled.problem, target, thread, threads, int(found["bk"]), *parts)
+
+
 def _counted(compiled: Any) -> float:
     """Microseconds of all launches of a program by its Kernel IR."""
 
@@ -199,9 +247,53 @@ def report(rows: Sequence[Row]) -> Iterator[str]:
             for row in sorted(rows, key=lambda row: -row.of_estimate if not row.error else 0)
         ],
     )
+    yield from picks(rows)
     yield from means("family", rows, lambda row: row.name.rpartition("/")[0])
     for feature in dict.fromkeys(f for row in rows for f in row.features):
         yield from means(feature, rows, lambda row, f=feature: row.features.get(f))
+
+
+TIED = 1.001
+"""The ratio of two predictions up to which either may be picked."""
+
+
+def picks(rows: Sequence[Row]) -> Iterator[str]:
+    """
+    For each program of which several schedules were measured, whether the estimate's pick of them
+    is the fastest, and the pick of the counts of Kernel IR: of equal ones the slowest.
+    """
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if not row.error:
+            groups[row.program].append(row)
+    cells: list[list[str]] = []
+    losses: dict[str, list[float]] = {"estimate": [], "counted": []}
+    for own in groups.values():
+        distinct = {str(sorted(row.schedules.items())): row for row in own}
+        if len(distinct) < 2:
+            continue
+        own, told = list(distinct.values()), list[str]()
+        best = min(own, key=lambda row: row.us)
+        for name, found in losses.items():
+            if not all(getattr(row, name) for row in own):
+                told.append("-")
+                continue
+            least = min(getattr(row, name) for row in own)
+            tied = [row for row in own if getattr(row, name) <= TIED * least]
+            pick = max(tied, key=lambda row: row.us)
+            found.append(pick.us / best.us)
+            told.append(f"{found[-1]:.2f} {pick.name.rpartition('/')[2]}" if pick != best else "1")
+        chosen = next((f"{row.us / best.us:.2f}" for row in own if row.now), "-")
+        cells.append([best.name, f"{best.us:.2f}", str(len(own)), *told, chosen])
+    yield ""
+    yield table(
+        ("fastest", "us", "of", "estimate's pick", "counted's pick", "chosen now"),
+        sorted(cells, key=lambda cell: cell[0]),
+    )
+    for name, found in losses.items():
+        if found:
+            right, mean = sum(n == 1 for n in found), geometric_mean(found)
+            yield f"by {name}: {right} of {len(found)} are the fastest, {mean:.3f} times it"
 
 
 def means(told: str, rows: Sequence[Row], key: Callable[[Row], str | None]) -> Iterator[str]:

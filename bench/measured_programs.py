@@ -323,9 +323,23 @@ def select(groups: Sequence[str] = (), only: str = "") -> list[Program]:
 
 
 def find(name: str) -> Program:
-    """By name; StopIteration for an unknown one."""
+    """By name; KeyError for an unknown one."""
     group = name.partition("/")[0]
-    return next(program for program in GROUPS[group]() if program.name == name)
+    found = (program for program in GROUPS[group]() if program.name == name)
+    program = next(found, None) or measured_once(name)
+    if program is None:
+        raise KeyError(name)
+    return program
+
+
+def measured_once(name: str) -> Program | None:
+    """A product whose schedules were among `choices` once, or None: rows have the schedules."""
+    if sizes := re.match(r"choices/(?:split|parts)\.(\d+)x(\d+)x(\d+)\.", name):
+        rows, k, columns = map(int, sizes.groups())
+        return Program(name, of_function(matmul, (rows, k), (k, columns)))
+    if name.startswith("choices/square."):
+        return Program(name, of_function(matmul, *_SQUARE))
+    return None
 
 
 def main() -> None:

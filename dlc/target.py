@@ -153,6 +153,15 @@ class Target:
     """The SMs of each part of the chip in which a cluster finds its own; if empty, it has none."""
     start_clocks: int = START_CLOCKS
     """Clocks from the begin of a kernel until what its blocks fetch first arrives."""
+    latency_clocks: int = 900
+    """Clocks from the request of a chunk to its arrival, from memory under load."""
+    apart: float = 0.62
+    """The share of the clocks of an SM's units that others do not hide: warps issue, read shared
+    memory and multiply matrices in much the same order. Measured, of products by threads of 8 x 4
+    to 16 x 8 sums 0.5 to 0.8, by `mma` of bf16 0.65, of tf32 0.65, of three products of tf32 0.6
+    and 0.8."""
+    filled_share: float = 0.83
+    """The share of the time of its tensor cores that an SM fills at best by `wgmma`: measured."""
     launch_seconds: float = 0.9e-6
     """Seconds that a kernel in a captured graph costs beside its work: measured, 0.78 us of one
     block, 0.93 of one for each SM."""
@@ -262,6 +271,11 @@ class Target:
     def start_seconds(self) -> float:
         """From the begin of a kernel until what its blocks fetch first arrives."""
         return self.start_clocks / self.clock
+
+    @property
+    def latency_seconds(self) -> float:
+        """From the request of a chunk to its arrival, from memory under load."""
+        return self.latency_clocks / self.clock
 
     @cached
     def l2_bandwidth(self) -> float:

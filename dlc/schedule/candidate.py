@@ -5,11 +5,13 @@ A candidate says what a thread, a block and a chunk of K are, how many slots a r
 many parts K is split. Its time is the longest of three, plus launches:
 
 - *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
-  memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, or the
-  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide. What
-  is computed of inputs is computed by every thread that reads it or, for one more barrier, once
-  for a block, into a slab of its own: whichever takes fewer instructions.
-- *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
+  memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, and of
+  the wavefronts of its shared loads what these do not hide (`dlc.schedule.units`), and at least the
+  time on its way of a copy that rings do not hide. What is computed of inputs is computed by every
+  thread that reads it or, for one more barrier, once for a block, into a slab of its own: whichever
+  takes fewer instructions.
+- *memory*: operands and results once, at the memory's rate; *l2*: the sectors that all blocks
+  fetch, at L2's.
 
 A split ends in a kernel that combines the partial sums, or in the last block that has some
 (`dlc.schedule.endings`).
@@ -24,7 +26,6 @@ from typing import ClassVar, Self
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule.endings import (
-    LATENCY,
     WORDS,
     Ending,
     Parts,
@@ -34,6 +35,7 @@ from dlc.schedule.endings import (
     least_ending_seconds,
 )
 from dlc.schedule.problem import Problem
+from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import SECTOR_BYTES, START_CLOCKS, Target
 
 VECTOR = 4
@@ -42,10 +44,8 @@ SPREADS = (1, 2, 4, 8, 16, 32)
 """Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
 SECTOR = SECTOR_BYTES // 4
 """Elements of fp32 that are fetched from memory at once."""
-SCHEDULERS = 4
-"""Of an SM, each of which issues the instructions of warps of its own."""
 MANY = 64
-"""Sums of a thread with which three warps fill the issue slots of a scheduler."""
+"""Sums of a thread whose products with a chunk of factors are written out in full."""
 FACTORS_AT_ONCE = 2
 """Points of K of which a thread holds the factors, as nvcc has it."""
 ADDRESSES = 32
@@ -57,8 +57,6 @@ COPY_INSTRUCTIONS = 4
 UNROLLED_ROUNDS = 8
 """Most rounds of copies dealt to the threads that are written without a loop, and so are waited for
 together."""
-UNHIDDEN = 0.1
-"""The share of shared memory's clocks that computing does not hide."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 SHARED_WAVEFRONTS = 2
@@ -66,8 +64,6 @@ SHARED_WAVEFRONTS = 2
 (`dlc.analysis.kernel.banks`): neighbours have the same rows."""
 DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
-MOST_FILLED = 0.83
-"""The share of its issue slots, or of the time of its tensor cores, that an SM fills at best."""
 START = 2 * START_CLOCKS
 """Clocks of a block before its first and after its last chunk."""
 ROUNDED = 1 - 1e-9
@@ -75,23 +71,8 @@ ROUNDED = 1 - 1e-9
 
 OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", "registers",
                      "spread", "step", "beside", "share", "computes", "tensor_clocks",
-                     "chunk_clocks", "memory_seconds"})  # fmt: skip
+                     "units", "chunk_clocks", "fetched_bytes", "memory_seconds"})  # fmt: skip
 """What depends neither on the depth of rings nor on the parts of K."""
-
-
-def issuing(warps: float) -> float:
-    """The share of an SM's issue slots that so many warps can fill: each has one scheduler's."""
-    return min(1.0, warps / SCHEDULERS)
-
-
-def issued(warps: float, sums: float = MANY) -> float:
-    """
-    The share of them that so many warps fill, some of which wait: a scheduler wants three, or fewer
-    whose threads have more sums than `MANY`, as these wait for less. Measured of products on an
-    H100: 0.6 by a warp of 32 sums, 0.7 by two.
-    """
-    each = max(1.0, warps / SCHEDULERS) * max(1.0, sums / MANY)
-    return issuing(warps) * min(MOST_FILLED, 0.5 + 0.1 * each)
 
 
 @dataclass(frozen=True)
@@ -156,7 +137,8 @@ class Candidate:
     @property
     def path_clocks(self) -> float:
         """Clocks of a chunk that only other chunks hide, of other threads or blocks."""
-        return 0
+        (ffma, loads), steps = self.step, self.points / VECTOR
+        return path_clocks(steps * ffma, steps * loads + self.beside)
 
     @property
     def turn_clocks(self) -> float:
@@ -350,37 +332,59 @@ class Candidate:
         return work
 
     @cached
-    def chunk_clocks(self) -> float:
-        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """
+        Clocks for one chunk of one block of the units that each scheduler of an SM has, and of
+        those that all share, if nothing is waited for.
+        """
         t, (ffma, loads) = self.target, self.step
-        warps = self.thread_count / t.warp
         of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
         of_rows = self.thread[0] * self.problem.row_factors
         wavefronts = of_row * of_rows + WAVEFRONTS * (loads - of_rows)
         issue = (ffma + loads) * t.warp / t.issue_lanes
-        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
-        steps = self.points / VECTOR * (longest + UNHIDDEN * wavefronts)
-        return warps * (self.beside * t.warp / t.issue_lanes + steps)
+        steps, warps = self.points / VECTOR, self.thread_count / t.warp
+        longest = max(ffma * t.warp / t.fp32_lanes, issue)
+        slots = warps * (self.beside * t.warp / t.issue_lanes + steps * longest)
+        return (slots,), (warps * steps * wavefronts,)
+
+    @cached
+    def chunk_clocks(self) -> float:
+        """Clocks that an SM needs for one chunk of one block where it has warps enough."""
+        own, shared = self.units
+        return clocks_of([*own, *shared], self.target.apart)
+
+    def busy_clocks(self, running: float) -> float:
+        """Clocks that an SM needs for a chunk of each of so many blocks."""
+        warps = running * self.thread_count / self.target.warp
+        own, shared = self.units
+        return running * clocks_together(own, shared, warps, self.target)
+
+    def _awaited(self, running: float) -> float:
+        """
+        Clocks from a chunk to the next at least: those of the chunks that are requested ahead share
+        what passes to an SM, and the time that the first of them is on its way.
+        """
+        t = self.target
+        passing = running * self.fetched_bytes * t.clock / t.sm_bandwidth
+        arriving = t.latency_clocks + passing
+        if self.rings:
+            return max(passing, arriving / max(self.depth - 1, 1), self.path_clocks)
+        if self.chunks == 1:  # whose way is before all
+            return max(passing, self.path_clocks)
+        return max(arriving + self.busy_clocks(1), self.path_clocks)
 
     @cached
     def issue_seconds(self) -> float:
         """Time of the SM that has the most blocks."""
         share = self.target.busiest_share(self.blocks, self.cluster, max(self.resident, 1))
-        hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
-        hidden = max(hidden, self.path_clocks)
         clocks, left = 0.0, share
         while left > 0:
             running = min(self.resident, left)
-            warps = running * self.thread_count / self.target.warp
-            busy = running * self.chunk_clocks / self.utilization(warps)
             rounds = left // running if running == self.resident else 1
-            clocks += rounds * (self.chunks * max(busy, hidden) + self.turn_clocks)
+            chunk = max(self.busy_clocks(running), self._awaited(running))
+            clocks += rounds * (self.chunks * chunk + self.turn_clocks)
             left -= rounds * running
         return (clocks + START - self.turn_clocks) / self.target.clock
-
-    def utilization(self, warps: float) -> float:
-        """The share of issue slots that so many warps of an SM fill."""
-        return issued(warps, self.sums)
 
     @cached
     def memory_seconds(self) -> float:
@@ -392,9 +396,18 @@ class Candidate:
         return self.l2_bytes / self.target.l2_bandwidth
 
     @property
-    def l2_bytes(self) -> int:
+    def l2_bytes(self) -> float:
         """Bytes that all blocks fetch from L2."""
-        return self.blocks * self.chunks * self.slab_bytes
+        return self.blocks * self.chunks * self.fetched_bytes
+
+    @cached
+    def fetched_bytes(self) -> float:
+        """Bytes of the sectors of a chunk of the operands."""
+        p, (rows, columns) = self.problem, self.block
+        (along, _), (beside, _) = self.spread
+        of_rows = rows * (p.row_fetched + p.row_edges * _edge(along))
+        of_columns = columns * (p.column_fetched + p.column_edges * _edge(beside))
+        return max(self.slab_bytes, (of_rows + of_columns) * self.points * p.bytes_)
 
     @cached
     def ending_seconds(self) -> float:
@@ -438,9 +451,9 @@ class Candidate:
         if self.most_resident < 1:
             return inf
         t, chunks = self.target, self.blocks * self.chunks
-        busy = chunks / t.sms * self.chunk_clocks
-        busy /= self.utilization(self.most_resident * self.thread_count / t.warp)
-        l2_bytes = chunks * self.slab_bytes
+        most = self.most_resident
+        busy = chunks / t.sms * self.busy_clocks(most) / most
+        l2_bytes = chunks * self.fetched_bytes
         clocks = max(busy, self.path_clocks) + START
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         return ROUNDED * (t.launch_seconds + longest)
@@ -455,10 +468,10 @@ class Candidate:
         t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
         share = ceil(blocks / t.sms)
         running = min(share, self.most_resident)
-        busy = share * self.chunk_clocks / self.utilization(running * self.thread_count / t.warp)
-        hidden = max(LATENCY / (max(self.depths) - 1), self.path_clocks)
+        busy = share * self.busy_clocks(running) / running
+        hidden = max(t.latency_clocks / (max(self.depths) - 1), self.path_clocks)
         clocks = chunks * max(busy, ceil(share / running) * hidden) + START
-        l2_bytes = blocks * chunks * self.slab_bytes
+        l2_bytes = blocks * chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         ending = least_ending_seconds(self._parts(splits), t) if splits > 1 else 0
         return ROUNDED * (t.launch_seconds + longest + ending)
@@ -480,6 +493,11 @@ class Candidate:
             f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
+
+
+def _edge(run: int) -> float:
+    """Elements fetched beside each of a run that begins anywhere in a sector."""
+    return (SECTOR - 1) / run
 
 
 def _us(seconds: float) -> str:

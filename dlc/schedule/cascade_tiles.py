@@ -23,16 +23,12 @@ from dlc.schedule.candidate import (
     COPY_INSTRUCTIONS,
     SHARED_WAVEFRONTS,
     START,
-    UNHIDDEN,
     UNROLLED_ROUNDS,
     VECTOR,
     WAVEFRONTS,
-    issued,
-    issuing,
 )
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.endings import (
-    LATENCY,
     WORDS,
     Ending,
     Parts,
@@ -41,7 +37,8 @@ from dlc.schedule.endings import (
     kept_bytes,
 )
 from dlc.schedule.tiling import rings
-from dlc.target import MAX_REGISTERS, WIDEST_ACCESS, Target
+from dlc.schedule.units import clocks_together, path_clocks
+from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, WIDEST_ACCESS, Target
 
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (8, 32), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16),
            (1, 64), (1, 32))  # fmt: skip
@@ -52,8 +49,13 @@ CHUNKS = (128, 64, 32, 16)
 """Keys in a chunk."""
 POWER = 5
 """Instructions for the power of a score: its load and store, a difference, and two for e^x."""
+SCORE_WAVEFRONTS = 9
+"""Wavefronts of shared memory for a score of each lane of a warp: it is stored, read for the
+largest, again for its power, which is stored and read for the sum, and parts of rows beside."""
 FOLDED = 4
 """Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
+SWEPT = 1.25
+"""Instructions for a score of a thread that goes through those of a row alone."""
 RESCALED = 2
 """Instructions by which a chunk's sum is added to a sum that may be relative to another score."""
 FACTOR = 12
@@ -204,24 +206,54 @@ class CascadeCandidate:
         return self.shared_bytes + kept_bytes(largest_and_sum, self.thread_count, self.ending)
 
     @cached
-    def chunk_clocks(self) -> float:
-        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
-        p, t, (rows, columns), keys = self.problem, self.target, self.thread, self.points[1]
+    def instructions(self) -> tuple[float, float, float]:
+        """Multiply-adds, shared loads and other instructions of a thread for a chunk."""
+        p, (rows, columns), keys = self.problem, self.thread, self.points[1]
         steps = p.width / VECTOR, self.chunk / VECTOR
-        of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
-        of_key = SHARED_WAVEFRONTS if self.lanes > 1 else WAVEFRONTS
         ffma = VECTOR * (steps[0] * rows * keys + steps[1] * rows * columns)
-        loads = steps[0] * (rows + keys) + steps[1] * (rows + columns)
-        wavefronts = steps[0] * (of_row * rows + of_key * keys)
-        wavefronts += steps[1] * (of_row * rows + of_key * columns)
+        loads = steps[0] * (rows + keys)
+        loads += steps[1] * (rows + VECTOR * ceil(columns / VECTOR))
         scores = self.block[0] * self.chunk / self.thread_count
         beside = CHUNK_INSTRUCTIONS + scores * (POWER + FOLDED) + rows * FACTOR
         beside += RESCALED * rows * columns
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
-        issue = (ffma + loads) * t.warp / t.issue_lanes
-        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
-        warps = self.thread_count / t.warp
-        return warps * (longest + UNHIDDEN * wavefronts + beside * t.warp / t.issue_lanes)
+        if p.key_bytes < 4 * p.width:  # halves are widened
+            beside += p.width * keys
+        if 0 < p.column_bytes < 4:
+            beside += self.chunk * columns
+        if self.block[0] == 1:  # one thread finds the largest of the only row, and its sum
+            beside += 2 * SWEPT * self.chunk
+        return ffma, loads, beside
+
+    @cached
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """
+        Clocks for one chunk of one block of the units that each scheduler of an SM has, and of
+        those that all share, if nothing is waited for.
+        """
+        p, t, (rows, columns), keys = self.problem, self.target, self.thread, self.points[1]
+        of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
+        of_key = SHARED_WAVEFRONTS if self.lanes > 1 else WAVEFRONTS
+        wavefronts = p.width / VECTOR * (of_row * rows + of_key * keys)
+        wavefronts += self.chunk / VECTOR * (of_row * rows + of_key * columns)
+        wavefronts += SCORE_WAVEFRONTS * self.block[0] * self.chunk / self.thread_count
+        written = self._copied_bytes / (BANKS * BANK_BYTES)
+        ffma, loads, beside = self.instructions
+        longest = max(ffma / t.fp32_lanes, (ffma + loads) / t.issue_lanes)
+        slots = self.thread_count * (longest + beside / t.issue_lanes)
+        return (slots,), (self.thread_count / t.warp * wavefronts + written,)
+
+    @property
+    def path_clocks(self) -> float:
+        """Clocks of a chunk of a warp that a scheduler has to itself."""
+        ffma, *others = self.instructions
+        return path_clocks(ffma, sum(others))
+
+    def busy_clocks(self, running: int) -> float:
+        """Clocks that an SM needs for a chunk of each of so many blocks."""
+        warps = running * self.thread_count / self.target.warp
+        own, shared = self.units
+        return running * clocks_together(own, shared, warps, self.target)
 
     @property
     def unrolled(self) -> int:
@@ -260,15 +292,14 @@ class CascadeCandidate:
 
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
-        hidden, waited = LATENCY, 0.0
+        latency = self.target.latency_clocks
+        hidden, waited = float(latency), 0.0
         if self.slots > 1:
-            hidden = LATENCY / (self.slots - 1)
+            hidden = latency / (self.slots - 1)
         elif self.chunks > 1:
-            waited = LATENCY * self._copied_in_turn
-        warps = self.thread_count / self.target.warp
-        alone = self.chunk_clocks / issuing(warps)
-        together = running * self.chunk_clocks / issued(running * warps, self.sums)
-        return max(together, hidden, alone + PHASES * PHASE_CLOCKS + waited)
+            waited = latency * self._copied_in_turn
+        alone = max(self.busy_clocks(1), self.path_clocks) + PHASES * PHASE_CLOCKS + waited
+        return max(self.busy_clocks(running), hidden, alone)
 
     @property
     def _copied_in_turn(self) -> int:
@@ -306,7 +337,7 @@ class CascadeCandidate:
         if self.splits == 1:
             return 0
         t = self.target
-        return ending_seconds(self.parts, t, self.ending) + LATENCY / t.clock
+        return ending_seconds(self.parts, t, self.ending) + t.latency_seconds
 
     @property
     def combine_seconds(self) -> float:

@@ -15,8 +15,8 @@ from dlc.analysis.loop.mma_products import lies_in_runs, mma_products
 from dlc.analysis.loop.product_matrices import matrices_in_memory, stored_bytes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.kernel_memory import element_bytes, memref_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.candidate import SECTOR, VECTOR
@@ -168,6 +168,17 @@ def _problem(
             if axis in varies and not (scalar and _wide(op, (axis, reduce.axes[-1])))
         )
 
+    def fetched(axis: BlockArgument) -> tuple[float, float]:
+        """The elements of sectors for such a point, and of those the ones at the ends of runs."""
+        k_axis, counts = reduce.axes[-1], [0.0, 0.0]
+        for op in (op for op, varies in chunked.items() if axis in varies):
+            apart, count = _apart(op, (axis, k_axis)), _elements(op, axis, reduce)
+            counts[0] += count * min(apart, SECTOR)
+            if not _wide(op, (axis, k_axis)) and _apart(op, (axis,)) == apart < SECTOR:
+                counts[1] += 1
+        return counts[0], counts[1]
+
+    (row_fetched, row_edges), (column_fetched, column_edges) = fetched(row), fetched(column)
     return Problem(
         batch=prod(map(outer.hint, outer.axes))
         // max(outer.hint(row) * outer.hint(column) * prod(beside), 1),
@@ -181,6 +192,10 @@ def _problem(
         column_operands=elements(column),
         scalar_row_operands=elements(row, scalar=True),
         scalar_column_operands=elements(column, scalar=True),
+        row_fetched=row_fetched,
+        column_fetched=column_fetched,
+        row_edges=row_edges,
+        column_edges=column_edges,
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(op, v) for op, v in chunked.items() if v & {row, column}),
@@ -279,6 +294,12 @@ def _registers_after(*, loaded: bool) -> float:
 def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
     """True if what is loaded has neighbours along an axis next to each other."""
     return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in loads)
+
+
+def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument]) -> int:
+    """How far neighbours in a slab, which goes along some axes, are apart in memory."""
+    strides = zip(op.subscripts, strides_of(memref_of(op.ref)), strict=True)
+    return min((n for s, n in strides if any(a in s.values() for a in axes)), default=1)
 
 
 def _wide(op: loop.LoadOp, along: Sequence[BlockArgument]) -> bool:

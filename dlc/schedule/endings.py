@@ -26,8 +26,6 @@ WORDS: dict[Ending, tuple[str, str]] = {
     "cluster": ("cluster", ", folded by the blocks of a cluster"),
 }
 """How what follows the parts is called, and said of the parts."""
-LATENCY = 900
-"""Clocks from the request of a chunk to its arrival, from memory under load."""
 IN_FLIGHT = 32
 """Partial sums of a point that the kernel which combines them loads at once."""
 HELD_WORDS = (MAX_REGISTERS + 1) // 2
@@ -76,11 +74,12 @@ def parts_at_once(count: int, held: int) -> int:
 
 def combining_seconds(parts: Parts, target: Target) -> float:
     """
-    Writing and reading the parts, and the launch of the kernel that combines them, which waits for
-    as many at once as it has in flight.
+    Writing and reading the parts, and the kernel that combines them: its launch, its start, and a
+    wait for each more of as many at once as it has in flight.
     """
-    waits = ceil(parts.count / IN_FLIGHT) * LATENCY / target.clock
-    return target.launch_seconds + 2 * parts.bytes / _rate(parts.bytes, target) + waits
+    waits = (ceil(parts.count / IN_FLIGHT) - 1) * target.latency_seconds
+    beside = target.launch_seconds + target.start_seconds + waits
+    return beside + 2 * parts.bytes / _rate(parts.bytes, target)
 
 
 def last_block_seconds(parts: Parts, target: Target) -> float:
@@ -92,8 +91,8 @@ def last_block_seconds(parts: Parts, target: Target) -> float:
     rate = _rate(size, target)
     of_busiest = ceil(parts.groups / target.sms) * size / parts.groups
     turns = parts.count / parts_at_once(parts.count, parts.held)
-    reading = max(size / rate, of_busiest / target.sm_bandwidth, turns * LATENCY / target.clock)
-    return size / rate + ARRIVALS * LATENCY / target.clock + reading
+    reading = max(size / rate, of_busiest / target.sm_bandwidth, turns * target.latency_seconds)
+    return size / rate + ARRIVALS * target.latency_seconds + reading
 
 
 def cluster_seconds(parts: Parts, target: Target) -> float:

@@ -21,7 +21,7 @@ from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
-from dlc.schedule.endings import LATENCY, ending_seconds
+from dlc.schedule.endings import ending_seconds
 from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import scan_seconds, split_rows
 from dlc.schedule.tiling import best_candidate
@@ -86,7 +86,7 @@ def _fastest(kernel: KernelOp, target: Target) -> Iterator[Form]:
     cost = _estimate(kernel, target)
     with repeated(kernel) as (copy, count):
         again = _estimate(copy, target) if count else cost
-        again = replace(again, seconds=again.seconds + count * LATENCY / target.clock)
+        again = replace(again, seconds=again.seconds + count * target.latency_seconds)
         if again.seconds < cost.seconds:
             yield Form(copy, again, cost)
             return

@@ -56,6 +56,12 @@ class Problem:
     scalar_row_operands: float = 0
     """As many of those that are copied one by one, not 16 bytes at once."""
     scalar_column_operands: float = 0
+    row_fetched: float = 1
+    """Elements of the sectors that are fetched for each of `row_operands`' points."""
+    column_fetched: float = 1
+    row_edges: float = 0
+    """Operands that are copied in runs along rows which begin anywhere in a sector."""
+    column_edges: float = 0
     row_factors: int = 1
     """Values along rows that are multiplied with values along columns: two sums may share one."""
     column_factors: int = 1

@@ -24,8 +24,8 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.block_order import MANY_BLOCKS, dealt_in_order, slowest
-from dlc.schedule.candidate import START, issued, issuing
-from dlc.schedule.endings import LATENCY
+from dlc.schedule.candidate import START
+from dlc.schedule.units import clocks_together, path_clocks
 from dlc.target import REGISTER_STEP, SECTOR_BYTES, Target
 
 OTHER_REGISTERS = 24
@@ -74,9 +74,9 @@ def scheduled_seconds(
     cluster = func.cluster_size
     work = [_Block.of(counts, warps, compiled, target, cluster) for counts in each]
     if len(work) == 1:
-        clocks = _clocks(work[0], target.busiest_share(blocks, cluster, held), held, warps)
+        clocks = _clocks(work[0], target.busiest_share(blocks, cluster, held), held)
     else:
-        clocks = _uneven_clocks(work, held, warps, target)
+        clocks = _uneven_clocks(work, held, target)
     sectors = sum(counts.sectors for counts in each) / len(each)
     l2 = sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
     fetching = target.start_seconds + max(l2, _memory_seconds(func, target))
@@ -106,11 +106,10 @@ def joined_seconds(
         for func, counts, own, one in zip(funcs, counted, warps, compiled, strict=True)
     ]
     if sum(count for _, count in each) > MANY_BLOCKS:
-        pairs = zip(each, warps, strict=True)
-        clocks = sum(_clocks(b, ceil(n / target.sms), held, own) for (b, n), own in pairs)
+        clocks = sum(_clocks(b, ceil(n / target.sms), held) for b, n in each)
     else:
         blocks = [block for block, count in each for _ in range(count)]
-        clocks = _uneven_clocks(blocks, held, max(warps), target)
+        clocks = _uneven_clocks(blocks, held, target)
     sectors = sum(
         counts.sectors * own * func.grid_size
         for func, counts, own in zip(funcs, counted, warps, strict=True)
@@ -126,12 +125,18 @@ def joined_seconds(
 class _Block:
     """What a block takes of an SM, in clocks."""
 
-    busy: float
-    """That it has to itself: of its issue slots, banks and tensor cores what it keeps longest."""
-    alone: float
-    """From its begin to its end, where it runs alone."""
-    words: float
-    """That a thread holds: half of them are sums, where it multiplies."""
+    warps: int
+    own: tuple[float, ...]
+    """Of the units that each scheduler has."""
+    shared: tuple[float, ...]
+    """Of those of the SM."""
+    path: float
+    """What a warp does one after the other."""
+    waits: float
+    """That it waits for, one after the other."""
+    least: float
+    """From its begin to its end, at least."""
+    target: Target
 
     @staticmethod
     def of(
@@ -141,46 +146,50 @@ class _Block:
         if compiled.fma_share:
             slots = max(counts.fmas / compiled.fma_share, counts.fmas)
         slots += compiled.spilled * SPILL_SLOTS * max(counts.waits, counts.barriers, 1)
-        busy = warps * max(
-            slots * target.warp / target.issue_lanes,
-            counts.wavefronts,
-            _tensor_clocks(counts, target),
+        own = (
+            warps * slots * target.warp / target.issue_lanes,
+            warps * _tensor_clocks(counts, target),
         )
-        if cluster > 1:
-            busy += warps * counts.cluster_bytes * (1 - 1 / cluster) / target.cluster_bytes
-        waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
-        waits += counts.cluster_barriers * target.cluster_barrier
+        between = warps * counts.cluster_bytes * (1 - 1 / cluster) / target.cluster_bytes
+        waits = counts.waits * target.latency_clocks + counts.barriers * BARRIER + START / 2
+        waits += counts.cluster_barriers * target.cluster_barrier + between
         last = warps * counts.last_sectors * SECTOR_BYTES
         waits += last * target.clock / target.sm_bandwidth
-        alone = busy / issuing(warps) + waits
-        return _Block(busy, max(alone, counts.overlapped * LATENCY), counts.registers)
+        least = counts.overlapped * target.latency_clocks
+        path = path_clocks(counts.fmas, slots - counts.fmas)
+        return _Block(warps, own, (warps * counts.wavefronts,), path, waits, least, target)
 
-    def issued(self, warps: int) -> float:
-        """The share of an SM's issue slots that so many warps of such blocks fill."""
-        return issued(warps, self.words / 2)
+    def busy(self, running: float) -> float:
+        """What so many of them keep an SM busy."""
+        warps = running * self.warps
+        return running * clocks_together(self.own, self.shared, warps, self.target)
+
+    @property
+    def alone(self) -> float:
+        """From its begin to its end, where it runs alone."""
+        return max(max(self.busy(1), self.path) + self.waits, self.least)
 
 
-def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
+def _clocks(block: _Block, share: int, held: int) -> float:
     """Of the SM that has the largest share of blocks that all do the same."""
     clocks = 0.0
     while share > 0:
         running = min(held, share)
         rounds = share // running if running == held else 1
-        together = running * block.busy / block.issued(running * warps)
-        clocks += rounds * (max(together, block.alone) + START / 2)
+        clocks += rounds * (max(block.busy(running), block.alone) + START / 2)
         share -= rounds * running
     return clocks
 
 
-def _uneven_clocks(blocks: Sequence[_Block], held: int, warps: int, target: Target) -> float:
+def _uneven_clocks(blocks: Sequence[_Block], held: int, target: Target) -> float:
     """Of the slowest SM, where blocks in this order have more to do than others."""
-    most = max(blocks, key=lambda block: block.busy)
-    waiting = most.alone / max(most.busy, 1)
+    most = max(blocks, key=lambda block: block.busy(1))
+    unit = most.busy(held) / held
 
     def of_each(running: int) -> float:
-        return max(running / most.issued(running * warps), waiting)
+        return max(most.busy(running), most.alone) / max(unit, 1)
 
-    loads = dealt_in_order([b.busy for b in blocks], target.sms, held)
+    loads = dealt_in_order([b.busy(held) / held for b in blocks], target.sms, held)
     rounds = ceil(max(map(len, loads)) / held)
     return slowest(loads, held, of_each) + rounds * START / 2
 

@@ -15,11 +15,11 @@ from dlc.ir.cached import cached
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
-    UNHIDDEN,
     WAVEFRONTS,
     Candidate,
 )
 from dlc.schedule.problem import TensorProduct
+from dlc.schedule.units import path_clocks
 from dlc.target import BANK_BYTES, BANKS, WARP
 
 ROWS, COLUMNS = 16, 8
@@ -33,6 +33,11 @@ ROW_WORDS = 8
 SPLIT_INSTRUCTIONS = 5
 """By which a lane takes an element of f32 apart: its leading bits, the rest, and 0 for both where
 it is infinite."""
+READ_CLOCKS, PRODUCT_CLOCKS = 33, 35
+"""Clocks until a warp has what it reads of shared memory, and a product of matrices (Luo et al.,
+"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", IPDPS 2024: 32 to 33 of `mma`)."""
+MEETING_CLOCKS = 120
+"""Clocks that warps wait for a chunk and for each other where they meet."""
 OTHER_REGISTERS = 48
 """Registers of a thread beside sums and factors: addresses, copies, the next factors."""
 
@@ -145,18 +150,26 @@ class WarpCandidate(Candidate):
         return prod(self.block) * self.points * self.problem.sums
 
     @cached
-    def chunk_clocks(self) -> float:
-        t, (mma, loads), steps = self.target, self.step, self.points / self.vector
-        warps = prod(self.threads)
-        issue = warps * (steps * (mma + loads) + self.beside) * t.warp / t.issue_lanes
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        t, steps, warps = self.target, self.points / self.vector, prod(self.threads)
+        issue = warps * self._instructions * t.warp / t.issue_lanes
         (rows, columns), p = self._fragments, self.product
         each = self.element_loads[1]
         wavefronts = rows * (ROW_WAVEFRONTS if p.row_runs else each)
         wavefronts += columns * (ROW_WAVEFRONTS if p.column_runs else each)
         written = (self.slab_bytes + self.computed_bytes) / (BANKS * BANK_BYTES)
-        shared = warps * steps * wavefronts + written
-        longest = max(self.tensor_clocks, issue, shared)
-        return longest + UNHIDDEN * (self.tensor_clocks + issue + shared - longest)
+        return (self.tensor_clocks, issue), (warps * steps * wavefronts + written,)
+
+    @property
+    def _instructions(self) -> float:
+        """That a warp issues for a chunk."""
+        return self.points / self.vector * sum(self.step) + self.beside
+
+    @property
+    def path_clocks(self) -> float:
+        """What a warp does one after the other: it meets others, reads factors, multiplies them."""
+        steps = self.points / self.vector * (READ_CLOCKS + PRODUCT_CLOCKS)
+        return MEETING_CLOCKS + path_clocks(0, self._instructions) + steps
 
     @property
     def is_dense(self) -> bool:

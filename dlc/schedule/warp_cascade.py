@@ -33,9 +33,6 @@ SCORE = 10
 is rounded and packed, and the sum of these."""
 SPECIAL = 2
 """Those of them that units for special functions do: the power, and its rounding."""
-APART = 0.3
-"""The share of a unit's clocks that others do not hide, as measured on an H100: a warp multiplies,
-then finds powers, then multiplies again."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class WarpCascade(CascadeCandidate):
         return super().resident if fits else 0
 
     @cached
-    def chunk_clocks(self) -> float:
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         p, t, (rows, columns) = self.problem, self.target, self.thread
         products = rows * self.chunk * (p.width + columns)
         mma = products / (16 * 8 * K)
@@ -88,13 +85,17 @@ class WarpCascade(CascadeCandidate):
         beside += rows * columns / WARP + FACTOR * rows / 8
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
         warps = prod(self.threads)
-        units = (
+        own = (
             warps * products / t.mma_lanes,
             warps * (mma + loads + beside) * t.warp / t.issue_lanes,
-            (warps * loads + self._copied_bytes / 16 / t.warp) * WAVEFRONTS,
             warps * rows * self.chunk * SPECIAL / t.special_lanes,
         )
-        return max(units) + APART * (sum(units) - max(units))
+        return own, ((warps * loads + self._copied_bytes / 16 / t.warp) * WAVEFRONTS,)
+
+    @property
+    def path_clocks(self) -> float:
+        """What barriers and products beside take is counted where a block is alone."""
+        return 0
 
     @property
     def unrolled(self) -> int:

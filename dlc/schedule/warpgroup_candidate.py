@@ -17,8 +17,9 @@ from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, MOST_FILLED, START, UNHIDDEN, issuing
+from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START
 from dlc.schedule.problem import Problem
+from dlc.schedule.units import clocks_of, issuing, path_clocks
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import (
     BANK_BYTES,
@@ -45,11 +46,10 @@ REQUEST = 8
 """Instructions of a warp for a product: its two descriptors, and itself."""
 ASKING = 40
 """Instructions of a warp for a chunk if it asks for boxes (ptxas for sm_90a: 162, not 122)."""
-DEPENDENT = 4
-"""Clocks after which a warp issues an instruction that waits for its last one (Jia et al.,
-"Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018)."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
 """Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
+UNHIDDEN = 0.1
+"""The share of the clocks of units that others do not hide: `wgmma` goes on by itself."""
 BESIDE_SLABS = 3 << 10
 """Bytes of shared memory that mbarriers and the alignment of slabs take."""
 
@@ -163,9 +163,11 @@ class WarpgroupCandidate(WarpCandidate):
         meet = self.producer and self.ending != "workspace"
         return inf if not self.rings or meet else super().seconds
 
-    def utilization(self, warps: float) -> float:
+    def busy_clocks(self, running: float) -> float:
         """What warps have asked for goes on while they wait."""
-        return issuing(warps) * MOST_FILLED
+        warps = running * self.thread_count / self.target.warp
+        filled = issuing(warps) * self.target.filled_share
+        return running * self.chunk_clocks / filled
 
     @property
     def path_clocks(self) -> float:
@@ -174,7 +176,7 @@ class WarpgroupCandidate(WarpCandidate):
         requests of one of them.
         """
         asking = 0 if self.producer or not self.boxes else ASKING
-        return self.tensor_clocks / prod(self.threads) + DEPENDENT * (CHUNK_INSTRUCTIONS + asking)
+        return self.tensor_clocks / prod(self.threads) + path_clocks(0, CHUNK_INSTRUCTIONS + asking)
 
     @cached
     def shared_bytes(self) -> int:
@@ -226,7 +228,7 @@ class WarpgroupCandidate(WarpCandidate):
         return max(SECTOR_BYTES // (WARP_SUMS.columns * bytes), 1) if bytes else 1
 
     @property
-    def l2_bytes(self) -> int:
+    def l2_bytes(self) -> float:
         """With the sectors that stores touch again."""
         again = 0 if self.stores_boxes or self.splits > 1 else self._parts_of_sector - 1
         results = self.problem.batch * self.problem.results
@@ -282,14 +284,18 @@ class WarpgroupCandidate(WarpCandidate):
         return self._products / self.target.tensor_lanes
 
     @cached
-    def chunk_clocks(self) -> float:
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         t, steps = self.target, self.points / self.vector
         groups, warps = prod(self.threads), self.thread_count / WARP
         issue = warps * (steps * sum(self.step) + self.beside) * t.warp / t.issue_lanes
         read = self._requests * (ROWS + self.thread[1]) * self.vector * self.problem.bytes_
         shared = (groups * steps * read + self.slab_bytes) / (BANKS * BANK_BYTES)
-        longest = max(self.tensor_clocks, issue, shared)
-        return longest + UNHIDDEN * (self.tensor_clocks + issue + shared - longest)
+        return (self.tensor_clocks, issue), (shared,)
+
+    @cached
+    def chunk_clocks(self) -> float:
+        own, shared = self.units
+        return clocks_of([*own, *shared], UNHIDDEN)
 
 
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"

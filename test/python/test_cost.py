@@ -19,7 +19,6 @@ from dlc.schedule.candidate import OF_TILE, Candidate
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import (
     IN_FLIGHT,
-    LATENCY,
     Parts,
     cluster_seconds,
     combining_seconds,
@@ -129,7 +128,9 @@ def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
         assert target.tensor_flops == pytest.approx(flops, rel=0.1)
         cost, products = estimate(op, target), 2 * n**3
         reached = target.tensor_flops * (1 if target.has("wgmma") else target.mma_share)
-        assert products / reached < cost.seconds < 1.5 * products / reached
+        # Warps by themselves read factors and multiply in turn: 1.56 times as long on an H100.
+        most = 1.5 if target.has("wgmma") else 1.7
+        assert products / reached < cost.seconds < most * products / reached
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_long_sums_of_few_products_fill_the_chip() -> None:
     best = candidates(Problem(1, 32, 32, 1 << 19), H100)[0]
     assert best.blocks >= H100.sms
     assert best.seconds < 1.5 * best.memory_seconds
-    waits = (best.splits // IN_FLIGHT - 1) * LATENCY / H100.clock
+    waits = (best.splits // IN_FLIGHT - 1) * H100.latency_seconds
     assert best.combine_seconds > H100.launch_seconds + waits
 
 

@@ -186,7 +186,7 @@ PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], s
     "large blocks, more than SMs": (
         F.linear, [(4096, 4096), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
-    "a warpgroup for a block": (F.linear, [(520, 136), (520, 136)], "producer=1"),
+    "a warpgroup, which a chunk's way hides": (F.linear, [(520, 136), (520, 136)], ""),
     "what is added, loaded box by box": (
         _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
@@ -221,14 +221,14 @@ def _updated(y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 STORED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]] = {
     "half sectors": (F.linear, [(4096, 4096), (4096, 4096)], "{store=2}"),
     "batches": (torch.matmul, [(16, 512, 512), (16, 512, 512)], "{store=2}"),
-    "few blocks": (F.linear, [(1024, 1024), (1024, 1024)], "{store=2}"),
+    "few blocks": (F.linear, [(2048, 1024), (1024, 1024)], "{store=2}"),
     "rows of no multiple of 16 bytes": (F.linear, [(4096, 1024), (2044, 1024)], ""),
     "an activation": (_activated, [(4096, 1024), (4096, 1024), (4096,)], "{store=2}"),
     "what is added": (_added, [(4096, 1024), (4096, 1024), (4096, 4096)], "{store=2}"),
-    "an odd number of boxes, two products": (
+    "two products": (
         _gated,
         [(2048, 1024), (5632, 1024), (5632, 1024)],
-        "{store=3}",
+        "{store=2}",
     ),
     "what is read before": (_updated, [(4096, 4096), (4096, 1024), (4096, 1024)], ""),
     "parts of K in f32": (F.linear, [(128, 4096), (4096, 4096)], ""),

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import Lanes
 from dlc.analysis.kernel.layout import holds_alike, linear_offset, offset_in, vector_width
-from dlc.analysis.tile.fragment_rows import row_of_lane, run_of
+from dlc.analysis.tile.fragment_rows import read_of_lane
 from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
@@ -152,11 +152,12 @@ class Access:
         assert isinstance(type, MemRefType)
         axis, width = access_width(op, type, alignment, analyses)
         subscripts = analyses.get(_subscripts, op)
-        if isinstance(op, tile.LoadOp) and (row := row_of_lane(op, subscripts, type)) is not None:
-            axis, width, subscripts = None, run_of(type.element_type), tuple(row)
+        times = serial_trips(op)
+        if isinstance(op, tile.LoadOp) and (read := read_of_lane(op, subscripts, type)) is not None:
+            axis, width, subscripts = None, read.elements, read.subscripts
+            times *= read.times
         mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
-        times = serial_trips(op)
         for loop in loops_around(op):
             for a in loop.axes:
                 if loop.kind(a) == THREAD or a not in mentioned:

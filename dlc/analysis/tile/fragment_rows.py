@@ -129,12 +129,28 @@ def lane_of(reduce: tile.ReduceOp) -> Expr:
     return Expr.of(group) * 4 + Expr.of(member)
 
 
-def row_of_lane(
+@dataclass(frozen=True)
+class LaneRead:
+    """How a lane reads its part of a factor at a point of the axes of registers."""
+
+    subscripts: tuple[Expr, ...]
+    """Of what it reads first, in a buffer."""
+    elements: int
+    """What it reads, or points to, at once."""
+    times: int
+
+    @property
+    def by_rows(self) -> bool:
+        """True if it points to a row of 16 bytes."""
+        return self.elements > 1
+
+
+def read_of_lane(
     load: tile.LoadOp, subscripts: Sequence[Expr], type: MemRefType[Attribute]
-) -> list[Expr] | None:
+) -> LaneRead | None:
     """
-    The subscripts, in a buffer of a type, of the row of 16 bytes to which each lane points where
-    warps read a factor of products of matrices by rows; None for any other load.
+    How lanes read a factor of products of matrices in a buffer of a type: by rows of 16 bytes, to
+    which they point, or element by element; None for any other load.
     """
     reduce = load.parent_op()
     if not isinstance(reduce, tile.ReduceOp) or reduce.mma is None:
@@ -147,4 +163,8 @@ def row_of_lane(
         return None
     side = sides(reduce)[0 if half in mentioned else 1]
     lane = lane_of(reduce)
-    return side.row(subscripts, lane) if side.lies_in_runs(subscripts, type, lane) else None
+    if side.lies_in_runs(subscripts, type, lane):
+        return LaneRead(tuple(side.row(subscripts, lane)), run_of(type.element_type), 1)
+    if reduce.mma.is_of_warpgroup:
+        return None
+    return LaneRead(tuple(side.element(subscripts, lane, 0)), 1, side.fragment.width)

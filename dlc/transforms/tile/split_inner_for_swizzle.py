@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.ir import Operation
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.tile.fragment_rows import row_of_lane
+from dlc.analysis.tile.fragment_rows import read_of_lane
 from dlc.analysis.tile.fragments import Buffer, buffer_type, shared_by
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import memref_of
@@ -139,7 +139,8 @@ def _read_by_rows(kernel: tile.KernelOp) -> tuple[set[Buffer], set[Buffer]]:
     for load in kernel.launch.walk():
         if not isinstance(load, tile.LoadOp) or (buffer := shared_by(load.ref)) is None:
             continue
-        if row_of_lane(load, load.subscripts, memref_of(load.ref)) is not None:
+        read = read_of_lane(load, load.subscripts, memref_of(load.ref))
+        if read is not None and read.by_rows:
             reduce = load.parent_op()
             assert isinstance(reduce, tile.ReduceOp)
             assert reduce.mma is not None

@@ -180,7 +180,7 @@ func.func @main(%A: tensor<512x16xf32>, %B: tensor<16x512xf32>) -> tensor<512x51
 
 // Products of halves are for tensor cores; what is computed of inputs, in the factors' type.
 // CHECK: func.func @main
-// CHECK: loop.kernel @product{{.*}} schedule "tileify,chunk-matmul-k{bk=64 vector=16},blockify-launch{block={{[^}]*}}},stage-inputs{budget={{[0-9]+}} compute=true type=bf16},register-tile{extents={{[0-9]+,[0-9]+}} mma=m16n8k16},double-buffer{depth={{[0-9]}}},async-copy,pad-smem{{.*}},pipeline-k-outer,mark-unroll{limit=4}" {
+// CHECK: loop.kernel @product{{.*}} schedule "tileify,chunk-matmul-k{bk=64 vector=16},{{.*}}blockify-launch{block={{[^}]*}}},stage-inputs{budget={{[0-9]+}} compute=true type=bf16},register-tile{extents={{[0-9]+,[0-9]+}} mma=m16n8k16},double-buffer{depth={{[0-9]}}},async-copy,pad-smem{{.*}},pipeline-k-outer,mark-unroll{limit=4}" {
 func.func @main(%x: tensor<512x512xbf16>, %w: tensor<512x512xbf16>) -> tensor<512x512xf32> {
   %y = loop.kernel @product(%x: memref<512x512xbf16> = %x, %w: memref<512x512xbf16> = %w) -> (%y: memref<512x512xf32>) {
     loop.for %i in 512, %j in 512 {
