@@ -44,14 +44,14 @@ demo: $(STAMP)
 test: $(STAMP)
 	@status=0; \
 	$(BIN)/lit -v -j2 test/filecheck || status=1; \
-	$(BIN)/pytest -q -n 2 || status=1; \
+	$(BIN)/pytest -q -n 2 --dist worksteal || status=1; \
 	exit $$status
 
 # The scheduling steps at length: every prefix without each of its steps, more sizes, more options;
 # the programs that dlc is measured on, at their true sizes.
 prefix: $(STAMP)
 	@$(BIN)/python -m pip install -q -e '.[smith]'
-	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 \
+	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 --dist worksteal \
 		$(addprefix test/python/test_,\
 		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py smith.py \
 		random_schedules.py wgmma_tiles.py)

@@ -213,7 +213,7 @@ def _parse_spec(text: str, start: int, end: int, file: str) -> ArgSpec:
 
 def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) -> T:
     """An instance of `cls` with the options of `spec`, which stands at `start` of `text`."""
-    types = get_type_hints(cls)
+    types = _types(cls)
     options = [field.name for field in fields(cls) if field.init and field.name != "name"]
     for name, values in spec.parameters.items():
         option = name.replace("-", "_")
@@ -236,6 +236,12 @@ def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) 
         refuse(text, start, error.option, f"{cls.name}: {error}", error.hint, file)
     except ValueError as error:
         refuse(text, start, spec.name, f"'{cls.name}': {error}", None, file)
+
+
+@cache
+def _types(cls: type) -> dict[str, Any]:
+    """The types of the options of a class."""
+    return get_type_hints(cls)
 
 
 def refuse(

@@ -124,8 +124,8 @@ class IndexedOp(IRDLOperation, ABC):
     def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
         """Replaces subscripts and conditions, and with them the index operands."""
         indices, properties = self.index_properties(subscripts, where)
-        names = [name for name, _ in type(self).get_irdl_definition().operands]
-        segments = [list(_as_tuple(getattr(self, name))) for name in names]
+        names = _operand_names(type(self))
+        segments: list[Sequence[SSAValue]] = [_as_tuple(getattr(self, name)) for name in names]
         segments[names.index("indices")] = indices
         self.operands = [value for segment in segments for value in segment]
         if "operandSegmentSizes" in self.properties:
@@ -157,6 +157,12 @@ class IndexedOp(IRDLOperation, ABC):
                 f"expected {count} subscripts for {of}, found {len(self.map.data.results)}"
             )
         verify_maps([self.map, self.conditions], len(self.indices))
+
+
+@cache
+def _operand_names(kind: type[IRDLOperation]) -> list[str]:
+    """The operands that a class of operations has, in order."""
+    return [name for name, _ in kind.get_irdl_definition().operands]
 
 
 @cache

@@ -299,7 +299,12 @@ def sizes_in(property: Attribute | None) -> tuple[int, ...]:
         found = (size if size.number is None else size.number for size in property.data)
         return tuple(found)  # pyright: ignore[reportReturnType]
     assert isinstance(property, AffineMapAttr)
-    return tuple(e.value for e in property.data.results if isinstance(e, AffineConstantExpr))
+    kept = vars(property)  # which never changes
+    if (sizes := kept.get("kept_sizes")) is None:
+        results = property.data.results
+        sizes = tuple(e.value for e in results if isinstance(e, AffineConstantExpr))
+        kept["kept_sizes"] = sizes
+    return sizes
 
 
 def parse_extent(parser: Parser) -> Size | int:

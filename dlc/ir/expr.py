@@ -298,7 +298,8 @@ def range_of(value: SSAValue) -> Range:
             return index_range()
         known = constant_of(value)
         return UNKNOWN if known is None else (known, known)
-    parent = value.block.parent_op()
+    region = value.block.parent
+    parent = None if region is None else region.parent
     axis_range = getattr(parent, "axis_range", None)
     if axis_range is not None:
         return axis_range(value)
@@ -387,19 +388,21 @@ def _affine_term(expr: AffineBinaryOpExpr, operands: Sequence[SSAValue | Expr]) 
             raise ValueError(f"not an index expression of this compiler: {expr}")
 
 
-_Key = tuple[tuple[tuple[Any, int], ...], int]
+Form = tuple[tuple[tuple[Any, int], ...], int]
 """
-What `_affine` makes an affine expression of: terms with factors, and a constant. A term is the
-number of a dimension, or a class of atoms, the key of its base and its divisor.
+An expression whose values are numbered, so that it is equal for two that differ by values alone:
+terms with factors, and a constant. A term is the number of a value, or a class of atoms, the form
+of its base and its divisor.
 """
 
 
 def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
     """`expr` as an affine expression over `operands`, which is extended as needed."""
-    return _affine(_key(expr, operands))
+    return _affine(form_of(expr, operands))
 
 
-def _key(expr: Expr, operands: list[SSAValue]) -> _Key:
+def form_of(expr: Expr, operands: list[SSAValue]) -> Form:
+    """The form of `expr`, whose values have their places in `operands`, extended as needed."""
     parts: list[tuple[Any, int]] = []
     for atom, coefficient in expr.terms:
         if isinstance(atom, SSAValue):
@@ -407,14 +410,27 @@ def _key(expr: Expr, operands: list[SSAValue]) -> _Key:
                 operands.append(atom)
             part = operands.index(atom)
         else:
-            part = type(atom), _key(atom.base, operands), atom.divisor
+            part = type(atom), form_of(atom.base, operands), atom.divisor
         parts.append((part, coefficient))
     return tuple(parts), expr.constant
 
 
+def value_of(form: Form, values: Sequence[int]) -> int:
+    """The number that an expression of a form has at a point."""
+    terms, total = form
+    for what, coefficient in terms:
+        if isinstance(what, int):
+            total += coefficient * values[what]
+        else:
+            kind, base, divisor = what
+            number = value_of(base, values)
+            total += coefficient * (number // divisor if kind is FloorDiv else number % divisor)
+    return total
+
+
 @lru_cache(16384)
-def _affine(key: _Key) -> AffineExpr:
-    terms, constant = key
+def _affine(form: Form) -> AffineExpr:
+    terms, constant = form
     parts: list[AffineExpr] = []
     for what, coefficient in terms:
         if isinstance(what, int):
@@ -433,16 +449,16 @@ def _affine(key: _Key) -> AffineExpr:
 
 def to_map(exprs: Iterable[Expr], operands: list[SSAValue]) -> AffineMap:
     """An affine map with one result per expression; `operands` is extended as needed."""
-    keys = tuple([_key(e, operands) for e in exprs])
-    return _map(keys, len(operands)).data
+    forms = tuple([form_of(e, operands) for e in exprs])
+    return _map(forms, len(operands)).data
 
 
 def to_maps(exprs: Iterable[Iterable[Expr]], operands: list[SSAValue]) -> list[AffineMapAttr]:
     """Affine maps over the same operands; those that are equal are one object, most often."""
-    keys = [tuple([_key(e, operands) for e in of]) for of in exprs]
-    return [_map(of, len(operands)) for of in keys]
+    forms = [tuple([form_of(e, operands) for e in of]) for of in exprs]
+    return [_map(of, len(operands)) for of in forms]
 
 
 @lru_cache(16384)
-def _map(keys: tuple[_Key, ...], count: int) -> AffineMapAttr:
-    return AffineMapAttr(AffineMap(count, 0, tuple(map(_affine, keys))))
+def _map(forms: tuple[Form, ...], count: int) -> AffineMapAttr:
+    return AffineMapAttr(AffineMap(count, 0, tuple(map(_affine, forms))))

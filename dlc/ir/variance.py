@@ -11,6 +11,7 @@ from dlc.ir.expr import range_of
 from dlc.ir.monoid import Monoid
 
 Variance = dict[SSAValue, frozenset[SSAValue]]
+_NONE: frozenset[SSAValue] = frozenset()
 
 
 def variance(root: Operation, sources: Collection[SSAValue] = ()) -> Variance:
@@ -27,13 +28,14 @@ def variance(root: Operation, sources: Collection[SSAValue] = ()) -> Variance:
 
 
 def _visit(op: Operation, along: Variance, sources: Collection[SSAValue]) -> None:
+    varies = _NONE
     for operand in op.operands:
-        along.setdefault(operand, frozenset())
-    varies = frozenset[SSAValue]().union(*(along[v] for v in op.operands))
+        if found := along.setdefault(operand, _NONE):
+            varies = varies | found if varies else found
     for region in op.regions:
         for block in region.blocks:
             varies |= _visit_block(block, along, sources)
-    own = frozenset[SSAValue]()
+    own = _NONE
     if op.results:
         own = own.union(getattr(op, "axes", ()), getattr(op, "across", ()))
     for n, result in enumerate(op.results):

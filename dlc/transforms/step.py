@@ -61,10 +61,16 @@ def scheduling_steps() -> Mapping[str, int]:
     return _numbered(steps())
 
 
-@lru_cache(maxsize=1)
-def _numbered(pipeline: tuple[Step, ...]) -> dict[str, int]:
-    names = [step.pass_name for step in pipeline if step.is_scheduling]
-    return {name: number for number, name in enumerate(names)}
+def _numbered(pipeline: tuple[Step, ...]) -> Mapping[str, int]:
+    known, numbers = _last_numbered[0]
+    if known is not pipeline:  # compared by identity, as it is asked for each step of each kernel
+        names = [step.pass_name for step in pipeline if step.is_scheduling]
+        numbers = {name: number for number, name in enumerate(names)}
+        _last_numbered[0] = pipeline, numbers
+    return numbers
+
+
+_last_numbered: list[tuple[tuple[Step, ...], Mapping[str, int]]] = [((), {})]
 
 
 class Decline(Exception):

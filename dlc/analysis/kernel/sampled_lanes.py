@@ -20,7 +20,7 @@ from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, Form, form_of, value_of
 from dlc.target import WARP
 
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
@@ -209,10 +209,15 @@ def _along(
     if len(factors) == len(threads):
         first = expr.evaluate({**point, **dict.fromkeys(threads, 0)})
         return [[first + rest for rest in warp] for warp in _sums(extents, factors)]
-    return [
-        [expr.evaluate({**point, **dict(zip(threads, at, strict=True))}) for at in warp]
-        for warp in _decoded(extents)
-    ]
+    values = list[SSAValue](threads)
+    form = form_of(expr, values)
+    return _of_form(form, tuple(extents), tuple([point[v] for v in values[len(extents) :]]))
+
+
+@lru_cache(maxsize=1024)
+def _of_form(form: Form, extents: tuple[int, ...], others: tuple[int, ...]) -> Warps:
+    """An expression of the thread axes and of other values, in the lanes of the sampled warps."""
+    return [[value_of(form, (*at, *others)) for at in warp] for warp in _decoded(extents)]
 
 
 def _points(
