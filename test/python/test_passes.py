@@ -88,11 +88,13 @@ def _acting(target: str) -> Iterator[str]:
     for function, inputs in PROGRAMS:
         program = compile(function, inputs, target=target, backend="host")
         module = program.variants[0].module("torch").clone()
+        before = str(module)
         for step in STEPS:
-            before = str(module)
             pass_class(step)().apply(compiler_context(), module)
-            if str(module) != before:
+            after = str(module)
+            if after != before:
                 yield step.pass_name
+            before = after
 
 
 @every_pass
