@@ -98,13 +98,23 @@ PRECISION_ATTRIBUTE = "dlc.precision"
 
 
 Feature = Literal[
-    "cluster", "cp.async", "griddepcontrol", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"
+    "cluster",
+    "cp.async",
+    "griddepcontrol",
+    "mma",
+    "multicast",
+    "setmaxnreg",
+    "stmatrix",
+    "tf32",
+    "tma",
+    "wgmma",
 ]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cluster": (90, "thread block clusters"),
     "cp.async": (80, "cp.async"),
     "griddepcontrol": (90, "griddepcontrol"),
     "mma": (80, "mma.m16n8k16"),
+    "multicast": (90, "copies by its tensor memory accelerator to several blocks of a cluster"),
     "setmaxnreg": (90, "setmaxnreg"),
     "stmatrix": (90, "stmatrix"),
     "tf32": (80, "mma.m16n8k8 of tf32"),
@@ -336,7 +346,7 @@ _ROWS = (
            tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, lacks=("wgmma",),
            gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
     Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
-           lacks=("wgmma",), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),
+           lacks=("multicast", "wgmma"), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),
 )  # fmt: skip
 for _row in _ROWS:
     DLC.target(_row)

@@ -215,6 +215,19 @@ HOPPER = (
         "pipeline-k-outer{producer=1~registers=40~resident=1} mark-unroll{limit=64}",
         target="sm_90",
     ),
+    Rung(
+        "Boxes for two blocks",
+        "Two blocks with the same columns are a cluster. Each requests half of a chunk of `w`, "
+        "which TMA writes to the shared memory of both: beside the 32 KB of `x`, a block reads 12 "
+        "KB of L2 for a chunk in place of 24. A slot is free when the warps of both "
+        "blocks have released it: one lane tells its own block, another one the other. The blocks "
+        "meet when mbarriers are there, and before one ends.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
+        "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
+        "double-buffer{depth=3} tma-copy{store=2~multicast=1,2} split-inner-for-swizzle{bytes=128} "
+        "pipeline-k-outer{producer=1~registers=40~resident=1} mark-unroll{limit=64}",
+        target="sm_90",
+    ),
 )
 
 

@@ -81,6 +81,7 @@ from dlc.dialects.kernel_mbarriers import (
 )
 from dlc.dialects.kernel_memory import ClusterAttr, LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
+from dlc.dialects.kernel_multicast import MbarrierArriveAtOp, TmaMulticastOp
 from dlc.dialects.kernel_parts import QuotientOp, RemainderOp
 from dlc.dialects.kernel_registers import SetMaxRegistersOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
@@ -411,9 +412,11 @@ Kernel = Dialect(
         AllocMbarriersOp,
         MbarrierInitOp,
         MbarrierArriveOp,
+        MbarrierArriveAtOp,
         MbarrierExpectTxOp,
         MbarrierWaitOp,
         TmaLoadOp,
+        TmaMulticastOp,
         TmaStoreOp,
         TmaCommitOp,
         TmaWaitOp,

@@ -66,7 +66,7 @@ class MapClusterOp(IRDLOperation):
         verify_space(all_blocks, ClusterAttr())
         if not is_shared(self.source) or not isinstance(own.layout, NoneAttr):
             raise VerifyException(f"expected a shared buffer that lies row by row, found {own}")
-        blocks = _cluster_of(self)
+        blocks = cluster_of(self)
         shape = (blocks, *static_shape(own))
         expected = memref_type(own.element_type, shape, space=ClusterAttr())
         if all_blocks != expected:
@@ -102,10 +102,10 @@ class ClusterBarrierOp(IRDLOperation):
 
     def verify_(self) -> None:
         verify_first_threads(self.named_threads)
-        _cluster_of(self)
+        cluster_of(self)
 
 
-def _cluster_of(op: Operation) -> int:
+def cluster_of(op: Operation) -> int:
     """The blocks of a cluster of the kernel that an operation stands in."""
     func = enclosing_func(op)
     if func is None or func.cluster_size == 1:

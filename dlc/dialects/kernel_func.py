@@ -151,8 +151,11 @@ class FuncOp(KernelSignature):
                 f"expected a grid of whole clusters of {self.cluster_size} blocks, found "
                 f"{self.grid_size}"
             )
-        if self.resident is not None:
-            raise VerifyException("expected clusters, or resident blocks that do the work of all")
+        if self.resident is not None and self.resident.value.data % self.cluster_size:
+            raise VerifyException(
+                f"expected whole clusters of {self.cluster_size} blocks that are resident, found "
+                f"{self.resident.value.data}"
+            )
         verify_chip(self, "cluster")
 
     def verify_(self) -> None:

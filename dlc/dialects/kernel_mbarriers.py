@@ -17,6 +17,7 @@ See the PTX ISA, "mbarrier".
 from __future__ import annotations
 
 from abc import ABC
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -181,21 +182,22 @@ class Phase(CustomDirective):
 
     indices: VariadicOperandVariable
     map: AttributeVariable
+    WORD: ClassVar[str] = "parity"
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         indices = mentioned(self.indices, state)
         with parser.in_square_brackets():
             barrier = parse_expr(parser, indices)
         parser.parse_punctuation(",")
-        parser.parse_keyword("parity")
+        parser.parse_keyword(self.WORD)
         set_map(self.map, state, indices, [barrier, parse_expr(parser, indices)])
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        barrier, parity = map_of(self.map, op).results
+        barrier, other = map_of(self.map, op).results
         with printer.in_square_brackets():
             print_expr(printer, barrier, self.indices.get(op))
-        printer.print_string(", parity ")
-        print_expr(printer, parity, self.indices.get(op))
+        printer.print_string(f", {self.WORD} ")
+        print_expr(printer, other, self.indices.get(op))
 
 
 @irdl_op_definition

@@ -16,8 +16,10 @@ See the PTX ISA, "cp.async.bulk.tensor".
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -63,7 +65,7 @@ from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import Conditions, MemRef, map_of
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.layouts import WIDTHS, SwizzleAttr, shape_of
+from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
 from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
@@ -218,42 +220,16 @@ class Copy(CustomDirective):
         print_places(printer, state, op, places, self.indices, self.map)
 
 
-@irdl_op_definition
-class TmaLoadOp(IndexedOp):
-    """
-    `kernel.tma_load %A_map[expr, …] -> %A_ring[expr, …], %full[expr] : memref`
+class TmaLoadOpBase(IndexedOp, ABC):
+    """A request of a box, which is written to shared memory and counts on an mbarrier."""
 
-    Requests the box that begins at these subscripts of the map's memref, which may lie outside:
-    what does is 0. It is written to the target from the given element on, as a dense array or, if
-    the map has a swizzle, as a panel of the same swizzle; its bytes count on the mbarrier. To be
-    executed by one thread.
-    """
-
-    name = "kernel.tma_load"
     tensor_map = operand_def(TensorMapType)
     target = operand_def(MemRefType)
     barriers = operand_def(MbarriersType)
     indices = var_operand_def(IndexType())
-    custom_directives = (Copy, Conditions, MemRef)
-    assembly_format = (
-        "custom<Copy>($tensor_map, $target, $barriers, $indices, $map)"
-        " custom<Conditions>(ref($indices), $conditions) attr-dict"
-        " `:` custom<MemRef>(type($target))"
-    )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(
-        self,
-        tensor_map: SSAValue,
-        coordinates: Sequence[Expr],
-        target: SSAValue,
-        target_subscripts: Sequence[Expr],
-        barriers: SSAValue,
-        barrier: Index,
-    ) -> None:
-        exprs = [*coordinates, *target_subscripts, Expr.of(barrier)]
-        indices, map, _ = index_parts(exprs, ())
-        super().__init__(operands=[tensor_map, target, barriers, indices], properties={"map": map})
+    MORE: ClassVar[int] = 0
+    """Subscripts in the map after that of the mbarrier."""
 
     @property
     def map_op(self) -> TensorMapOp:
@@ -269,17 +245,22 @@ class TmaLoadOp(IndexedOp):
     @property
     def coordinates(self) -> tuple[Expr, ...]:
         """The subscripts in the tensor at which the box begins, outermost dimension first."""
-        return self.subscripts[: -1 - self._rank]
+        return self.subscripts[: self._barrier - self._rank]
 
     @property
     def target_subscripts(self) -> tuple[Expr, ...]:
         """The element of the target that the box's first element is written to."""
-        return self.subscripts[-1 - self._rank : -1]
+        return self.subscripts[self._barrier - self._rank : self._barrier]
 
     @property
     def barrier(self) -> Expr:
         """The number of the mbarrier among its neighbours."""
-        return self.subscripts[-1]
+        return self.subscripts[self._barrier]
+
+    @property
+    def _barrier(self) -> int:
+        """Which of all subscripts is that of the mbarrier."""
+        return len(self.map.data.results) - 1 - self.MORE
 
     def verify_(self) -> None:
         if not isinstance(self.tensor_map.owner, TensorMapOp):
@@ -287,7 +268,8 @@ class TmaLoadOp(IndexedOp):
         source, target, box = self.map_op.type, self.target.type, self.map_op.box_sizes
         assert isinstance(target, MemRefType)
         ranks = source.get_num_dims(), target.get_num_dims()
-        verify_unconditional(self, sum(ranks) + 1, f"{source}, {target} and an mbarrier")
+        count = sum(ranks) + 1 + self.MORE
+        verify_unconditional(self, count, f"{source}, {target} and an mbarrier")
         verify_barrier(self.barriers, self.barrier)
         if not is_shared(self.target) or target.element_type != source.element_type:
             raise VerifyException(
@@ -299,6 +281,39 @@ class TmaLoadOp(IndexedOp):
                 f"the map's swizzle, found {target}"
             )
         verify_coordinates(self.map_op, self.coordinates)
+
+
+@irdl_op_definition
+class TmaLoadOp(TmaLoadOpBase):
+    """
+    `kernel.tma_load %A_map[expr, …] -> %A_ring[expr, …], %full[expr] : memref`
+
+    Requests the box that begins at these subscripts of the map's memref, which may lie outside:
+    what does is 0. It is written to the target from the given element on, as a dense array or, if
+    the map has a swizzle, as a panel of the same swizzle; its bytes count on the mbarrier. To be
+    executed by one thread.
+    """
+
+    name = "kernel.tma_load"
+    custom_directives = (Copy, Conditions, MemRef)
+    assembly_format = (
+        "custom<Copy>($tensor_map, $target, $barriers, $indices, $map)"
+        " custom<Conditions>(ref($indices), $conditions) attr-dict"
+        " `:` custom<MemRef>(type($target))"
+    )
+
+    def __init__(
+        self,
+        tensor_map: SSAValue,
+        coordinates: Sequence[Expr],
+        target: SSAValue,
+        target_subscripts: Sequence[Expr],
+        barriers: SSAValue,
+        barrier: Index,
+    ) -> None:
+        exprs = [*coordinates, *target_subscripts, Expr.of(barrier)]
+        indices, map, _ = index_parts(exprs, ())
+        super().__init__(operands=[tensor_map, target, barriers, indices], properties={"map": map})
 
 
 def verify_coordinates(map: TensorMapOp, coordinates: Sequence[Expr]) -> None:
@@ -313,14 +328,21 @@ def verify_coordinates(map: TensorMapOp, coordinates: Sequence[Expr]) -> None:
 
 
 def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
-    """True if a buffer's last dimensions hold a box, sizes of 1 left out, as it is written."""
+    """
+    True if a buffer's last dimensions hold a box, sizes of 1 left out, as it is written: whole, or
+    as some of the rows.
+    """
     shape, layout = shape_of(target), target.layout
     if len(shape) < len(box):
         return False
     last = list(shape[len(shape) - len(box) :])
+    rows = len(box) > 1 and box[0] < last[0]
+    if rows and not last[0] % box[0]:
+        last[0] = box[0]
     if isinstance(layout, SwizzleAttr):
         panels = last[-1] / box[-1]
         fits = panels == 1 if len(box) > 2 else len(box) == 2 and panels.is_integer()
+        fits = fits and not (rows and box[0] % PERIOD)
         return fits and layout.bytes.data == swizzle and last[:-1] == list(box[:-1])
     if swizzle or last != list(box):
         return False

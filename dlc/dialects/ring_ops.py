@@ -91,6 +91,9 @@ PRODUCER = "producer"
 """The attribute of a ring of TMA whose chunks a warpgroup of its own requests."""
 REGISTERS = "registers"
 """Beside it: the registers that a thread of that warpgroup keeps."""
+MULTICAST = "multicast"
+"""Of a ring of TMA that several blocks of a cluster hold alike: how many blocks, and how far their
+numbers are apart."""
 ASYNC, TMA = "async", "tma"
 """How a ring is filled: by cp.async, or by the tensor memory accelerator."""
 
@@ -115,7 +118,8 @@ class RingOp(IRDLOperation):
     up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins. With `{producer}`,
     a warpgroup that computes no points requests the chunks of a `tma` ring once slots are free;
     with `{producer, registers = 40}`, its threads keep so many registers, and the others share out
-    the rest.
+    the rest. With `{multicast = array<i64: 2, 1>}`, two blocks of a cluster whose numbers differ by
+    1 hold the same slabs: each requests a part of the rows for both.
     """
 
     name = "tile.ring"
@@ -204,6 +208,15 @@ class RingOp(IRDLOperation):
         return kept.value.data if isinstance(kept, IntegerAttr) else 0
 
     @property
+    def multicast(self) -> tuple[int, int]:
+        """How many blocks of a cluster hold the same, and how far their numbers are apart."""
+        found = self.attributes.get(MULTICAST)
+        if not isinstance(found, DenseArrayBase):
+            return 1, 1
+        count, apart = map(int, found.get_values())
+        return count, apart
+
+    @property
     def fill_kind(self) -> str | None:
         """`async`, `tma`, or None for copies by the threads themselves."""
         return None if self.kind is None else self.kind.data
@@ -230,6 +243,8 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
         if self.has_producer and self.fill_kind != TMA:
             raise VerifyException(f"expected the kind {TMA} of a ring with a producer")
+        if MULTICAST in self.attributes:
+            self._verify_multicast()
         if REGISTERS in self.attributes and not self.has_producer:
             raise VerifyException("expected registers of a producer, which the ring has not")
         if REGISTERS in self.attributes and (obstacle := set_obstacle(self.kept_registers)):
@@ -238,6 +253,15 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
         verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")
         verify_layout(slot_type(self.ring_type))
+
+    def _verify_multicast(self) -> None:
+        found = self.attributes[MULTICAST]
+        numbers = found.get_values() if isinstance(found, DenseArrayBase) else ()
+        if self.fill_kind != TMA or len(numbers) != 2 or numbers[0] < 2 or numbers[1] < 1:
+            raise VerifyException(
+                f"expected a ring of {TMA} that two blocks or more hold alike, and how far their "
+                f"numbers are apart, found {found}"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> RingOp:

@@ -88,6 +88,7 @@ from dlc.dialects.axes import (
     axes_properties,
 )
 from dlc.dialects.canonical import ArithConstants
+from dlc.dialects.cluster_checks import verify_clusters
 from dlc.dialects.directives import At, Name, SameType
 from dlc.dialects.fragment_checks import verify_fragments
 from dlc.dialects.holding import HeldAttr, HoldOp
@@ -151,13 +152,17 @@ class LaunchOp(ForOpBase):
 
     With `resident 132`, no more blocks than that run, each of which does what the blocks n,
     n + 132, n + 264, … would do, one after the other.
+
+    With `cluster 2`, so many blocks that follow each other run at the same time: those that differ
+    along the last block axes alone. Rings that are the same in several of them may say so.
     """
 
     name = "tile.launch"
     last_first = opt_prop_def(DenseArrayBase.constr(i64))
     resident = opt_prop_def(IntegerAttr.constr(i64))
+    cluster = opt_prop_def(IntegerAttr.constr(i64))
     assembly_format = (
-        "(`last_first` $last_first^)? (`resident` $resident^)?"
+        "(`last_first` $last_first^)? (`resident` $resident^)? (`cluster` $cluster^)?"
         " custom<Over>($extents, $kinds, $body) attr-dict"
     )
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
@@ -175,6 +180,11 @@ class LaunchOp(ForOpBase):
         """Says which block axis runs slowest, its last point first, in so many waves."""
         number = self.axes_of(BLOCK).index(axis)
         self.last_first = DenseArrayBase.from_list(i64, [number, waves])
+
+    @property
+    def cluster_size(self) -> int:
+        """The number of blocks that run at the same time, beside those that fold what they hold."""
+        return 1 if self.cluster is None else self.cluster.value.data
 
     def _verify_order(self) -> None:
         if self.last_first is None:
@@ -235,6 +245,13 @@ class LaunchOp(ForOpBase):
             self._verify_resident(self.resident.value.data)
         along = variance(self)
         self._verify_block_fold(along)
+        verify_clusters(self, self.cluster_size, along)
+        apart = self.last_first is None and self.block_fold is None
+        if self.cluster is not None and not apart:
+            raise VerifyException(
+                "expected a cluster of blocks that are numbered as their axes say, and that fold "
+                "nothing together"
+            )
         for op in self.walk():
             if isinstance(op, StoreOp | AtomicAddOp):
                 mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))

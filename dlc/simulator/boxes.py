@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from dlc.dialects import kernel
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.simulator.address_space import Memory, swizzled
 from dlc.simulator.box_stores import Box
 from dlc.simulator.divergence import Step
@@ -20,19 +21,42 @@ from dlc.target import TMA_ALIGNMENT
 
 
 def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:
+    return _load(program, op, lambda lane, _: [int(program.machine.block_of[lane])])
+
+
+def tma_multicast(program: Program, op: kernel.TmaMulticastOp) -> Step:
+    machine = program.machine
+
+    def blocks(lane: int, first: int) -> list[int]:
+        own = int(machine.block_of[lane])
+        found = [first + offset for offset in op.offsets]
+        if found[0] < 0 or found[-1] >= machine.cluster:
+            sentence = f"blocks {found} are not all of the cluster's {machine.cluster}"
+            raise machine.hazard("out of bounds", op, sentence, [lane])
+        return [own - own % machine.cluster + block for block in found]
+
+    return _load(program, op, blocks)
+
+
+def _load(program: Program, op: TmaLoadOpBase, blocks: Callable[[int, int], list[int]]) -> Step:
+    """A load to the blocks, among those that run, that a lane and the last subscript say."""
     machine, map_op = program.machine, op.map_op
     source, target = program.input(op, map_op.ref), program.shared_or_global(op.target)
     rank = len(map_op.box_sizes)
     subscripts = program.index(op.map, op.indices)
-    number = mbarrier_number(program, op, result=-1)
+    number = mbarrier_number(program, op, result=-1 - op.MORE)
 
     def step() -> None:
         numbers = number()
         for lane in machine.active.tolist():
-            here = [_at(e, lane) for e in subscripts()[:-1]]
+            here = [_at(e, lane) for e in subscripts()]
             values = _box(source, here[:rank], map_op.box_sizes)
-            elements = _elements(program, op, target, here[rank:], len(values), lane)
-            program.mbarriers.load(op, lane, _at(numbers, lane), target, elements, values)
+            place = here[rank : len(here) - 1 - op.MORE]
+            offsets = _offsets(program, op, target, place, len(values), lane)
+            for block in blocks(lane, here[-1]):
+                elements = block * target.size + offsets
+                n = _at(numbers, lane)
+                program.mbarriers.load(op, lane, (block, n), target, elements, values)
 
     return step
 
@@ -46,7 +70,8 @@ def tma_store(program: Program, op: kernel.TmaStoreOp) -> Step:
     def step() -> None:
         for lane in machine.active.tolist():
             here = [_at(e, lane) for e in subscripts()]
-            elements = _elements(program, op, source, here[:rank], count, lane)
+            offsets = _offsets(program, op, source, here[:rank], count, lane)
+            elements = int(machine.block_of[lane]) * source.size + offsets
             inside, places = _inside(target, here[rank:], map_op.box_sizes)
             numbers = np.ravel_multi_index(np.ix_(*places), target.shape)
             found = np.broadcast_to(numbers, map_op.box_sizes)[inside]
@@ -69,15 +94,15 @@ def _at(index: Index, lane: int) -> int:
     return index if isinstance(index, int) else int(index[lane])
 
 
-def _elements(
+def _offsets(
     program: Program,
-    op: kernel.TmaLoadOp | kernel.TmaStoreOp,
+    op: TmaLoadOpBase | kernel.TmaStoreOp,
     target: Memory,
     at: Sequence[int],
     count: int,
     lane: int,
 ) -> Elements:
-    """The elements of a slab that a box is, in its order."""
+    """The elements of a slab that a box is, in its order, counted in each block."""
     machine = program.machine
     first = target.offset(op, at, machine.everyone[lane : lane + 1])
     if (offset := first * target.bytes) % TMA_ALIGNMENT:
@@ -86,8 +111,7 @@ def _elements(
     if first + count > target.size:
         sentence = f"a box of {count} elements goes past the end of {target.name}"
         raise machine.hazard("out of bounds", op, sentence, [lane])
-    offsets = swizzled(first + np.arange(count), op.map_op.swizzle_bytes, target.bytes)
-    return int(machine.block_of[lane]) * target.size + offsets
+    return swizzled(first + np.arange(count), op.map_op.swizzle_bytes, target.bytes)
 
 
 def _box(source: Memory, at: Sequence[int], box: Sequence[int]) -> Any:

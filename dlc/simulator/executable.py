@@ -31,6 +31,8 @@ from dlc.target import TMA_ALIGNMENT
 
 ORDER_SOME = (kernel.AllocMbarriersOp, kernel.SyncWarpOp)
 """Operations that order some threads of a block, or threads and copies."""
+REACH_OTHERS = (kernel.MbarrierArriveAtOp, kernel.TmaMulticastOp)
+"""Operations that order threads of some blocks of a cluster, or reach into their memory."""
 
 
 class Program:
@@ -48,8 +50,9 @@ class Program:
                 self.numbers[op.result] = mbarriers
                 mbarriers += op.count.value.data
         together = not any(isinstance(op, ORDER_SOME) for op in ops)
+        heard = func.cluster_size if any(isinstance(op, REACH_OTHERS) for op in ops) else 1
         self.machine = machine = Machine(
-            func.block_size, mbarriers, together=together, cluster=func.cluster_size
+            func.block_size, mbarriers, together=together, cluster=func.cluster_size, heard=heard
         )
         self.memory: dict[SSAValue, Memory | LocalMemory | ClusterMemory] = {
             ref: Memory(ref, func, func.alignment(ref), machine) for ref in func.refs

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from dlc.simulator.clocks import Clock, Lanes
+from dlc.simulator.clocks import Clock, Lanes, Number
 from dlc.simulator.counted_blocks import BlockOrder
 from dlc.simulator.expressions import Holds
 from dlc.simulator.hazards import Access, Hazard, Kind
@@ -22,9 +22,6 @@ ACTOR_BITS = 32
 ACTOR_MASK = (1 << ACTOR_BITS) - 1
 
 
-Number = TypeVar("Number", int, NDArray[np.int64])
-
-
 class Machine:
     """
     The threads of some blocks. *Lane* n is thread `n % threads` of the block
@@ -34,8 +31,11 @@ class Machine:
     whom the tensor memory accelerator writes. An *event* is one execution of an operation.
     """
 
-    def __init__(self, threads: int, mbarriers: int, *, together: bool, cluster: int = 1) -> None:
+    def __init__(
+        self, threads: int, mbarriers: int, *, together: bool, cluster: int = 1, heard: int = 1
+    ) -> None:
         self.threads = threads
+        self._heard = heard
         self.cluster = cluster
         """So many blocks that follow each other run at the same time."""
         self.mbarriers = mbarriers
@@ -77,7 +77,9 @@ class Machine:
         self.ended: Mask | None = None
         """The lanes that have come to the end of the kernel early, if any have."""
         self.activate(None)
-        self.clock = Clock(blocks, self.threads, self.mbarriers, together=self.together)
+        self.clock = Clock(
+            blocks, self.threads, self.mbarriers, together=self.together, heard=self._heard
+        )
 
     def activate(self, mask: Mask | None) -> None:
         """Lets the lanes of a mask run, None for all; but not those that have ended."""
@@ -157,10 +159,12 @@ class Machine:
     def past_access(self, packed: int) -> Access:
         """An access of shadow memory; one for an mbarrier is that of its request."""
         event, actor = packed >> ACTOR_BITS, self.actor_in(packed)
+        block = self.block_in(packed)
         if actor >= self.threads:
-            actor = self.requests[event] % self.threads
+            number, actor = divmod(self.requests[event], self.threads)
+            block = int(self.block_ids[number])
         op, iteration = self.events[event - 1]
-        return Access(op, self.block_in(packed), actor, iteration)
+        return Access(op, block, actor, iteration)
 
     def hazard(
         self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = (), *past: Access

@@ -47,6 +47,8 @@ class Mbarrier:
     """Bytes that the current phase still expects."""
     copied: tuple[int, int] | None = None
     """The newest request, packed, and the number of the phase that ends with it."""
+    reached: tuple[int, int] | None = None
+    """The newest arrival from another block, packed, and the barriers of the cluster before it."""
     ended: list[Times] = field(default_factory=list)
     """The joined clock of every phase that has ended."""
 
@@ -101,7 +103,7 @@ class Mbarriers:
                 raise self.machine.hazard("mbarrier", op, sentence, [lane], first)
             access = int(event[int(np.argmax(lanes == lane))])
             time = int(self.clock.now(np.array([lane]))[0])
-            row = np.zeros(self.machine.actors, np.int32)
+            row = np.zeros(self.clock.columns, np.int32)
             waited = np.zeros(self.machine.threads, np.int32)
             waits = np.zeros(self.machine.threads, np.int64)
             self.all[block, n] = Mbarrier(count, access, time, count, row, waited, waits)
@@ -112,11 +114,16 @@ class Mbarriers:
         block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
         fences.note(block, thread, self.clock.now(lanes), self.machine.event(op))
 
-    def arrive(self, op: Operation, number: Index, bytes: int) -> None:
-        """Each active thread arrives and expects so many bytes."""
+    def arrive(
+        self, op: Operation, number: Index, bytes: int, of_cluster: Index | None = None
+    ) -> None:
+        """
+        Each active thread arrives and expects so many bytes, in its block or in the one of that
+        number in its cluster.
+        """
         lanes = self.machine.active
         rows = self.clock.publish(lanes)
-        for row, (lane, block, n) in zip(rows, self._each(number, lanes), strict=True):
+        for row, (lane, block, n) in zip(rows, self._each(number, lanes, of_cluster), strict=True):
             barrier = self._initialized(op, np.array([lane]), block, n)
             if barrier.missing == 0:
                 sentence = (
@@ -126,16 +133,25 @@ class Mbarriers:
                 raise self.machine.hazard("mbarrier", op, sentence, [lane])
             barrier.missing -= 1
             barrier.bytes += bytes
-            self._check_phase(op, lane, n, row, barrier)
+            self._check_phase(op, lane, self._column(block, n), row, barrier)
             np.maximum(barrier.gathered, row, out=barrier.gathered)
-            self._end_phase(op, lane, barrier, n)
+            if of_cluster is not None and block != self.machine.block_of[lane]:
+                packed = self.machine.packed(op, np.array([lane]))
+                barrier.reached = int(packed[0]), int(self.machine.met[lane])
+            self._end_phase(op, lane, barrier, block, n)
 
-    def _check_phase(self, op: Operation, lane: int, n: int, row: Times, barrier: Mbarrier) -> None:
+    def _column(self, block: int, n: int) -> int:
+        """That of an mbarrier in what threads know."""
+        return self.clock.first(block) + self.machine.threads + n
+
+    def _check_phase(
+        self, op: Operation, lane: int, column: int, row: Times, barrier: Mbarrier
+    ) -> None:
         """An arrival counts in one phase only, whichever thread is fast."""
-        if row[self.machine.threads + n] >= (phases := len(barrier.ended)):
+        if row[column] >= (phases := len(barrier.ended)):
             return
         copied = barrier.copied is not None and barrier.copied[1] == phases
-        arrivals = slice(self.machine.threads)
+        arrivals = self.clock.threads
         if copied or (row[arrivals] < barrier.ended[-1][arrivals]).any():
             sentence = (
                 f"thread {self.machine.thread_of[lane]} does not know that phase "
@@ -143,21 +159,22 @@ class Mbarriers:
             )
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
 
-    def _end_phase(self, op: Operation, lane: int, barrier: Mbarrier, n: int) -> None:
+    def _end_phase(self, op: Operation, lane: int, barrier: Mbarrier, block: int, n: int) -> None:
         """Ends the phase if what a lane does completes it."""
         if barrier.missing or barrier.bytes:
             return
-        late = barrier.gathered[: self.machine.threads] < barrier.waited
+        first = self.clock.first(block)
+        late = barrier.gathered[first : first + self.machine.threads] < barrier.waited
         if late.any():
             thread = first_of(late)
             sentence = (
                 f"phase {len(barrier.ended)} of the mbarrier may end before thread {thread} has "
                 "seen the end of the one before it, which it then waits for in vain"
             )
-            there = self.machine.block_of[lane] * self.machine.threads + thread
+            there = block * self.machine.threads + thread
             wait = self.machine.access_at(int(barrier.waits[thread]), int(there))
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane], wait))
-        barrier.gathered[self.machine.threads + n] = len(barrier.ended) + 1
+        barrier.gathered[self._column(block, n)] = len(barrier.ended) + 1
         barrier.ended.append(barrier.gathered)
         barrier.gathered = np.zeros_like(barrier.gathered)
         barrier.missing = barrier.count
@@ -168,7 +185,7 @@ class Mbarriers:
         numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
         parities = np.broadcast_to(parity, self.machine.lanes)[lanes]
         blocks = self.machine.block_of[lanes]
-        columns = self.machine.threads + numbers
+        columns = self.clock.first(blocks) + self.machine.threads + numbers
         known = self.clock.known[blocks, self.machine.thread_of[lanes], columns]
         needed = np.where((known - 1) % 2 == parities, known, known + 1)
         cases = np.stack([blocks, numbers, needed], axis=1)
@@ -211,22 +228,25 @@ class Mbarriers:
         self,
         op: Operation,
         lane: int,
-        n: int,
+        place: tuple[int, int],
         target: Memory,
         elements: NDArray[np.int64],
         values: NDArray[np.generic],
     ) -> None:
-        """A lane requests a box: values for elements of the target."""
+        """
+        A lane requests a box: values for elements of the target, which count on an mbarrier of a
+        block, and are all that block's.
+        """
         assert target.shadow is not None
-        block = int(self.machine.block_of[lane])
+        block, n = place
         barrier = self._initialized(op, np.array([lane]), block, n)
-        self._check_fenced(op, lane, barrier)
+        self._check_fenced(op, lane, block, barrier)
         lanes = np.full(len(elements), lane)
         if target.guard is not None:
             target.guard(op, elements, lanes)
         packed = target.shadow.check_write(op, elements, lanes)
-        self.check_proxy(op, lane, target, elements)
-        self._check_read(op, lane, target, elements)
+        self.check_proxy(op, lane, target, elements, block)
+        self._check_read(op, lane, target, elements, block)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
         actor = self.machine.actor(int(self.machine.block_ids[block]), self.machine.threads + n)
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
@@ -234,50 +254,74 @@ class Mbarriers:
         target.data[elements] = values
         barrier.bytes -= len(elements) * target.bytes
         barrier.copied = int(packed[0]), len(barrier.ended) + 1
-        self._end_phase(op, lane, barrier, n)
+        if block != self.machine.block_of[lane]:  # its bytes come after what it has waited for
+            known = np.where(self.clock.threads, 0, self.clock.rows_of(np.array([lane]))[0])
+            np.maximum(barrier.gathered, known, out=barrier.gathered)
+        self._end_phase(op, lane, barrier, block, n)
 
     def finish(self) -> None:
-        """Hazard if no thread has waited for a copy when the kernel ends."""
+        """
+        Hazard if no thread of its block has waited for a copy when the kernel ends, or a block may
+        have ended before another one arrived at its mbarrier.
+        """
+        last = self.machine.met.reshape(self.machine.blocks, self.machine.threads).max(axis=1)
         for (block, n), barrier in self.all.items():
+            if barrier.reached is not None and barrier.reached[1] >= last[block]:
+                past = self.machine.past_access(barrier.reached[0])
+                sentence = (
+                    f"thread {past.thread} of block {past.block} arrives at an mbarrier of block "
+                    f"{int(self.machine.block_ids[block])}, which may have ended: it meets the "
+                    "others at no barrier of the cluster after that"
+                )
+                self.machine.report(Hazard("race", past.op, sentence, [past]))
             if barrier.copied is None:
                 continue
             packed, phase = barrier.copied
-            if self.clock.known[block, :, self.machine.threads + n].max() < phase:
+            if self.clock.known[block, :, self._column(block, n)].max() < phase:
                 past = self.machine.past_access(packed)
                 sentence = "no thread waits for the mbarrier on which this copy counts"
                 self.machine.report(Hazard("copy never awaited", past.op, sentence, [past]))
 
-    def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
+    def _check_fenced(self, op: Operation, lane: int, block: int, barrier: Mbarrier) -> None:
         """The accelerator has to see the mbarrier initialized."""
         first = self.machine.past_access(barrier.initializer)
-        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
-        known = self._known(block, thread, np.array([first.thread]))
+        known = self._known(lane, block, np.array([first.thread]))
         fence = self.init_fences.newest(block, np.array([first.thread]), known)
         if fence[0] < barrier.initializer >> ACTOR_BITS:
             sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane], first))
 
-    def _known(self, block: int, thread: int, others: NDArray[np.int64]) -> Times:
+    def _known(self, lane: int, block: int, others: NDArray[np.int64]) -> Times:
         """
-        What a thread knows of others, its own present included: nothing has to publish that.
+        What a lane knows of threads of a block, its own present included: nothing has to publish
+        that.
         """
-        row_of = self.clock.row_of
-        known = self.clock.known[block, row_of[thread], row_of[others]]
-        return np.where(others == thread, known + 1, known)
+        row_of, mine = self.clock.row_of, int(self.machine.block_of[lane])
+        thread = self.machine.thread_of[lane]
+        known = self.clock.known[mine, row_of[thread], self.clock.first(block) + row_of[others]]
+        return np.where((others == thread) & (block == mine), known + 1, known)
 
     def check_proxy(
-        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
+        self,
+        op: Operation,
+        lane: int,
+        target: Memory,
+        elements: NDArray[np.int64],
+        block: int | None = None,
     ) -> None:
-        """Ordinary stores come before what a lane asks the asynchronous proxy for by a fence."""
+        """
+        Ordinary stores come before what a lane asks the asynchronous proxy for by a fence; the
+        elements are those of its block, or of another one.
+        """
+        block = int(self.machine.block_of[lane]) if block is None else block
         assert target.shadow is not None
         writers = target.shadow.writer[elements]
         threads = self.machine.actor_in(writers)
         ordinary = (writers > 0) & (threads < self.machine.threads)
         if not ordinary.any():
             return
-        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
         threads = np.minimum(threads, self.machine.threads - 1)
-        fences = self.proxy_fences.newest(block, threads, self._known(block, thread, threads))
+        fences = self.proxy_fences.newest(block, threads, self._known(lane, block, threads))
         bad = ordinary & (writers >> ACTOR_BITS > fences)
         if bad.any():
             past = self.machine.past_access(int(writers[first_of(bad)]))
@@ -287,7 +331,7 @@ class Mbarriers:
             self.machine.report(self.machine.hazard("race", op, sentence, [lane], past))
 
     def _check_read(
-        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
+        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64], block: int
     ) -> None:
         """Ordinary loads come before a box that is written in their place by a fence, too."""
         assert target.shadow is not None
@@ -298,9 +342,8 @@ class Mbarriers:
         reads = reads[np.isin(reads >> ACTOR_BITS, ordinary)]
         if not len(reads):
             return
-        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
         readers = self.machine.actor_in(reads)
-        fences = self.proxy_fences.newest(block, readers, self._known(block, thread, readers))
+        fences = self.proxy_fences.newest(block, readers, self._known(lane, block, readers))
         bad = reads >> ACTOR_BITS > fences
         if bad.any():
             past = self.machine.past_access(int(reads[first_of(bad)]))
@@ -323,8 +366,10 @@ class Mbarriers:
             raise self.machine.hazard("uninitialized", op, sentence, [int(lanes[0])])
         first = self.machine.past_access(barrier.initializer)
         threads = self.machine.thread_of[lanes]
-        unordered = self.clock.known[block, threads, first.thread] < barrier.initialized
-        unordered &= threads != first.thread
+        mine = self.machine.block_of[lanes]
+        column = self.clock.first(block) + first.thread
+        unordered = self.clock.known[mine, threads, column] < barrier.initialized
+        unordered &= (threads != first.thread) | (mine != block)
         if unordered.any():
             lane = int(lanes[first_of(unordered)])
             sentence = (
@@ -334,8 +379,16 @@ class Mbarriers:
             self.machine.report(self.machine.hazard("race", op, sentence, [lane], first))
         return barrier
 
-    def _each(self, number: Index, lanes: Lanes) -> list[tuple[int, int, int]]:
-        """Lane, block and number of the mbarrier, for each of these lanes."""
+    def _each(
+        self, number: Index, lanes: Lanes, of_cluster: Index | None = None
+    ) -> list[tuple[int, int, int]]:
+        """
+        Lane, block and number of the mbarrier, for each of these lanes; the block is its own, or
+        one of its cluster.
+        """
         numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
         blocks = self.machine.block_of[lanes]
+        if of_cluster is not None:
+            others = np.broadcast_to(of_cluster, self.machine.lanes)[lanes]
+            blocks = blocks - blocks % self.machine.cluster + others
         return list(zip(lanes.tolist(), blocks.tolist(), numbers.tolist(), strict=True))

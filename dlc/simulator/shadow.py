@@ -35,6 +35,7 @@ class Readers:
     def __init__(self, size: int, machine: Machine, shared: bool) -> None:
         self.machine = machine
         self.shared = shared
+        self._of_block = max(size // machine.blocks, 1)
         cells = size * machine.clock.rows
         self.time = np.zeros(cells, np.int32)
         self.newest = np.zeros(cells, np.int64)
@@ -78,9 +79,10 @@ class Readers:
             bad &= ~self.machine.order.ended_before(theirs, mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
-        rows = self.machine.clock.rows
+        clock, rows = self.machine.clock, self.machine.clock.rows
         cells = elements[:, None] * rows + np.arange(rows)
-        recent = self.time[cells] > self.machine.clock.rows_of(lanes)[:, :rows]
+        owners = elements // self._of_block if self.shared else self.machine.block_of[lanes]
+        recent = self.time[cells] > clock.threads_of(owners, lanes)
         if not recent.any():
             return None
         myself = self.machine.actor_of[lanes][:, None]
@@ -170,9 +172,10 @@ class Shadow:
         self, op: Operation, elements: Elements, lanes: Lanes, *, reads: bool
     ) -> None:
         writers, machine = self.writer[elements], self.machine
-        late = machine.clock.unordered(lanes, machine.actor_in(writers), self.time[elements])
+        theirs, actors = machine.block_in(writers), machine.actor_in(writers)
+        late = machine.clock.unordered(lanes, theirs, actors, self.time[elements])
         if not self.shared:
-            mine, theirs = machine.block_ids[machine.block_of[lanes]], machine.block_in(writers)
+            mine = machine.block_ids[machine.block_of[lanes]]
             late |= theirs != mine
             late &= ~machine.order.ended_before(theirs, mine)
         unwritten = writers == NOBODY

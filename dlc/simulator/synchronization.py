@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
@@ -44,7 +45,7 @@ def cluster_barrier(program: Program, op: kernel.ClusterBarrierOp) -> Step:
     machine, named = program.machine, op.named_threads
 
     def act(lanes: Lanes) -> None:
-        machine.clock.meet(lanes, machine.block_of[lanes])
+        machine.clock.meet(lanes, machine.block_of[lanes] // machine.clock.heard)
         machine.met[lanes] += 1
 
     def step() -> Iterator[Wait]:
@@ -102,7 +103,7 @@ def _check_names(machine: Machine, op: kernel.ShuffleOp, named: int) -> None:
 
 
 def mbarrier_number(
-    program: Program, op: MbarrierOpBase | kernel.TmaLoadOp, result: int = 0
+    program: Program, op: MbarrierOpBase | TmaLoadOpBase, result: int = 0
 ) -> Callable[[], Index]:
     """The number among a block's mbarriers of the one that a result of `op.map` names."""
     first, machine = program.numbers[op.barriers], program.machine
@@ -129,6 +130,11 @@ def mbarrier_init(program: Program, op: kernel.MbarrierInitOp) -> Step:
 def mbarrier_arrive(program: Program, op: kernel.MbarrierArriveOp) -> Step:
     number = mbarrier_number(program, op)
     return lambda: program.mbarriers.arrive(op, number(), 0)
+
+
+def mbarrier_arrive_at(program: Program, op: kernel.MbarrierArriveAtOp) -> Step:
+    number, subscripts = mbarrier_number(program, op), program.index(op.map, op.indices)
+    return lambda: program.mbarriers.arrive(op, number(), 0, subscripts()[1])
 
 
 def mbarrier_expect_tx(program: Program, op: kernel.MbarrierExpectTxOp) -> Step:

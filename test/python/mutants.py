@@ -19,6 +19,7 @@ from harness import EPSILON, STEPS, apply, compare, lowered, scheduled
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     IntegerAttr,
     MemRefType,
@@ -35,8 +36,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
+from dlc.dialects.kernel_clusters import cluster_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_shared
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.simulator import Hazard
 from dlc.simulator.executable import Program
 from dlc.simulator.expressions import compile_conditions
@@ -52,9 +55,11 @@ DELETED = (
     kernel.CpAsyncOp,
     kernel.MbarrierInitOp,
     kernel.MbarrierArriveOp,
+    kernel.MbarrierArriveAtOp,
     kernel.MbarrierExpectTxOp,
     kernel.MbarrierWaitOp,
     kernel.TmaLoadOp,
+    kernel.TmaMulticastOp,
     kernel.TmaStoreOp,
     kernel.TmaCommitOp,
     kernel.TmaWaitOp,
@@ -79,7 +84,9 @@ NEVER_EQUIVALENT = (
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.MbarrierArriveOp,
+    kernel.MbarrierArriveAtOp,
     kernel.MbarrierWaitOp,
+    kernel.TmaMulticastOp,
     kernel.TmaStoreOp,
     kernel.TmaCommitOp,
     kernel.TmaWaitOp,
@@ -155,6 +162,15 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
                 yield "only read", _only_read
         case kernel.FenceProxyAsyncOp() if isinstance(op.next_op, kernel.SyncWarpOp):
             yield "after the next", _after_the_next
+        case kernel.TmaMulticastOp():
+            yield "one block less", _blocks(op.offsets[:-1])
+            yield "to itself alone", _blocks(op.offsets[:1])
+            cluster = cluster_of(op)
+            yield "from the next block", _change("map", -1, lambda e, _: (e + 1) % cluster)
+        case kernel.MbarrierArriveAtOp():
+            cluster = cluster_of(op)
+            yield "at block 0", _change("map", 1, lambda _, __: AffineConstantExpr(0))
+            yield "at the next block", _change("map", 1, lambda e, _: (e + 1) % cluster)
         case kernel.WgmmaOp() | kernel.WgmmaHeldOp():
             yield "the other major", _other_major
         case kernel.MatrixDescriptorOp():
@@ -196,10 +212,11 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         return  # all of them are initialized alike
     if isinstance(op, MbarrierOpBase):
         yield from _next_slot("map", 0, _count(op.barriers), "mbarrier")
-    elif isinstance(op, kernel.TmaLoadOp):
-        ranks = len(op.map.data.results) - 1 - len(op.target_subscripts)
+    elif isinstance(op, TmaLoadOpBase):
+        barrier = len(op.map.data.results) - 1 - op.MORE
+        ranks = barrier - len(op.target_subscripts)
         yield from _next_slot("map", ranks, _slots(op.target), "slot")
-        yield from _next_slot("map", len(op.map.data.results) - 1, _count(op.barriers), "mbarrier")
+        yield from _next_slot("map", barrier, _count(op.barriers), "mbarrier")
     elif isinstance(op, kernel.CpAsyncOp):
         yield from _next_slot("target_map", 0, _slots(op.target), "slot")
     elif isinstance(op, kernel.TmaStoreOp):
@@ -241,7 +258,7 @@ def _places(ref: SSAValue) -> int:
 
 def _is_padded(ref: SSAValue) -> bool:
     """Not where the tensor memory accelerator's alignment is what the padding is for."""
-    return not any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses)
+    return not any(isinstance(use.operation, TmaLoadOpBase) for use in ref.uses)
 
 
 def _delete(op: Operation) -> None:
@@ -250,6 +267,15 @@ def _delete(op: Operation) -> None:
     elif isinstance(op, kernel.MmaOp):
         op.result.replace_all_uses_with(op.c)
     Rewriter.erase_op(op)
+
+
+def _blocks(offsets: Sequence[int]) -> Edit:
+    """The blocks that a box is written to."""
+
+    def edit(op: Operation) -> None:
+        op.properties["blocks"] = DenseArrayBase.from_list(i64, list(offsets))
+
+    return edit
 
 
 def _only_read(op: Operation) -> None:

@@ -17,6 +17,7 @@ import tensor_cores
 import test_clusters
 import test_held_rows
 import test_mma
+import test_multicast
 import test_resident
 import test_tensor_cores
 import test_tma
@@ -224,6 +225,16 @@ def test_blocks_that_take_turns(
 ) -> None:
     monkeypatch.setitem(TARGETS, "sm_90", replace(TARGETS["sm_90"], sms=3))
     case, schedule = FEW_SMS[name]
+    run_case(case, steps(case, schedule, "sm_90"), any_backend)
+
+
+@on_hopper
+@pytest.mark.parametrize("name", test_multicast.CASES)
+def test_boxes_for_several_blocks(
+    name: str, any_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TARGETS, "sm_90", test_multicast.FEW_SMS)
+    case, schedule = test_multicast.CASES[name]
     run_case(case, steps(case, schedule, "sm_90"), any_backend)
 
 

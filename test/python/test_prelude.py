@@ -57,9 +57,11 @@ USES = {
     "cp_async_wait": "cp_async_wait<0>(); cp_async_wait<2>();",
     "mbarrier_init": "mbarrier_init(&bar, 1);",
     "mbarrier_arrive": "mbarrier_arrive(&bar);",
+    "mbarrier_arrive_at": "mbarrier_arrive_at(&bar, t);",
     "mbarrier_expect_tx": "mbarrier_expect_tx(&bar, 128);",
     "mbarrier_arrive_expect_tx": "mbarrier_arrive_expect_tx(&bar, 128);",
     "mbarrier_wait": "mbarrier_wait(&bar, t & 1);",
+    "mbarrier_wait_cluster": "mbarrier_wait_cluster(&bar, t & 1);",
     "fence_mbarrier_init": "fence_mbarrier_init();",
     "fence_proxy_async": "fence_proxy_async();",
     "grid_wait": "grid_wait();",
@@ -70,6 +72,11 @@ USES = {
     "tma_load_3d": "tma_load_3d(s, &map, &bar, t, 1, 2);",
     "tma_load_4d": "tma_load_4d(s, &map, &bar, t, 1, 2, 3);",
     "tma_load_5d": "tma_load_5d(s, &map, &bar, t, 1, 2, 3, 4);",
+    "tma_multicast_1d": "tma_multicast_1d<3>(s, &map, &bar, 0, t);",
+    "tma_multicast_2d": "tma_multicast_2d<5>(s, &map, &bar, t % 2, t, 1);",
+    "tma_multicast_3d": "tma_multicast_3d<3>(s, &map, &bar, 0, t, 1, 2);",
+    "tma_multicast_4d": "tma_multicast_4d<3>(s, &map, &bar, 0, t, 1, 2, 3);",
+    "tma_multicast_5d": "tma_multicast_5d<3>(s, &map, &bar, 0, t, 1, 2, 3, 4);",
     "tma_store_1d": "tma_store_1d(&map, s, t);",
     "tma_store_2d": "tma_store_2d(&map, s, t, 1);",
     "tma_store_3d": "tma_store_3d(&map, s, t, 1, 2);",
@@ -208,12 +215,7 @@ def test_nvcc_takes_every_function_without_warnings(
 ) -> None:
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
     capability = int(arch.removeprefix("sm_"))
-    names = [
-        name
-        for name, function in PRELUDE.items()
-        if function.min_arch <= capability
-        and not (function.only_arch and capability > function.min_arch)
-    ]
+    names = [name for name, function in PRELUDE.items() if function.is_of(capability)]
     source, _ = kernel_with(names)
     options = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra", "-DDLC_SYNC"]
     cubin = compile_cubin(source, arch, options)

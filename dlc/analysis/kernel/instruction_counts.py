@@ -26,6 +26,7 @@ from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, is_shared, memref_of
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import UNIT, shape_of
 from dlc.dialects.mma_layouts import TF32
@@ -313,7 +314,7 @@ class _Walk:
                 target = memref_of(op.target)
                 lanes = self.lanes_at(op, target, op.target_subscripts)
                 counts.wavefronts += times * wavefronts(lanes, width)
-            case kernel.TmaLoadOp():
+            case TmaLoadOpBase():
                 self.requests += 1
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
                 # One thread asks for it; the counts are of each warp.

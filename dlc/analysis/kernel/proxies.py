@@ -17,6 +17,7 @@ from xdsl.ir import Operation
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
 from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import MatrixDescriptorOp, WgmmaOpBase
 
 
@@ -46,15 +47,18 @@ def releases_of_read_slots(func: kernel.FuncOp) -> list[Operation]:
     What frees slots that threads have read and boxes are written to, in order: the operation in
     front of which all lanes of a warp come by.
     """
-    boxes = {op.target for op in func.walk() if isinstance(op, kernel.TmaLoadOp)}
+    boxes = {op.target for op in func.walk() if isinstance(op, TmaLoadOpBase)}
     reading = {use.operation for box in boxes for use in box.uses if _is_of_threads(use.operation)}
-    arrivals = [op for op in func.walk() if isinstance(op, kernel.MbarrierArriveOp)]
+    arrivals = [op for op in func.walk() if isinstance(op, _ARRIVES)]
     found = [_release(arrival, reading) for arrival in arrivals] if reading else []
     return [op for op in found if op is not None]
 
 
+_ARRIVES = kernel.MbarrierArriveOp | kernel.MbarrierArriveAtOp
+
+
 def _is_of_threads(op: Operation) -> bool:
-    boxes = kernel.TmaLoadOp | kernel.TmaStoreOp
+    boxes = TmaLoadOpBase | kernel.TmaStoreOp
     return not isinstance(op, boxes | WgmmaOpBase | MatrixDescriptorOp)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import scf
 
 from dlc.dialects import kernel
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.ir.expr import Expr
 
 
@@ -29,7 +30,7 @@ def producer_branch(func: kernel.FuncOp) -> tuple[scf.IfOp, int] | None:
 def _asks_only(branch: scf.IfOp) -> bool:
     """True if the first side of a branch stores nothing, and asks for boxes."""
     ops = list(branch.true_region.walk())
-    return any(isinstance(op, kernel.TmaLoadOp) for op in ops) and not any(
+    return any(isinstance(op, TmaLoadOpBase) for op in ops) and not any(
         isinstance(op, kernel.StoreOp | kernel.BarrierOp) for op in ops
     )
 

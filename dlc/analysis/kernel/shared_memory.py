@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from dlc.analysis.kernel.block_parts import parts_of
 from dlc.analysis.kernel.layout import alignment_of
 from dlc.dialects import kernel
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import PERIOD, span_bytes
 from dlc.target import MBARRIER_BYTES, TMA_ALIGNMENT
 
@@ -22,7 +23,7 @@ def alignment_in(ref: SSAValue) -> int:
     for use in ref.uses:
         if isinstance(op := use.operation, kernel.MatrixDescriptorOp):
             wanted.append(PERIOD * op.fields[2])
-        elif isinstance(op, kernel.TmaLoadOp | kernel.TmaStoreOp):
+        elif isinstance(op, TmaLoadOpBase | kernel.TmaStoreOp):
             wanted.append(TMA_ALIGNMENT)
     return max(wanted)
 

@@ -21,6 +21,7 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_of_cluster, is_shared
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import shape_of, static_shape
 from dlc.ir.analyses import Analyses
@@ -269,7 +270,7 @@ def _accesses(op: Operation) -> tuple[Access, ...]:
             return tuple(Access(op, op, factor.ref, False) for factor in op.factors)
         case kernel.MbarrierInitOp():
             return (Access(op, op, op.barriers, True),)
-        case MbarrierOpBase() | kernel.TmaLoadOp():
+        case MbarrierOpBase() | TmaLoadOpBase():
             # These order each other, and what is copied.
             return (Access(op, op, op.barriers, False),)
         case _:

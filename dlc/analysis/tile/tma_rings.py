@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.kernel_op import KernelSignature
 from dlc.dialects.kernel_tma import holds_box, map_dims
-from dlc.dialects.layouts import SwizzleAttr, shape_of, strides_of
+from dlc.dialects.layouts import PERIOD, SwizzleAttr, shape_of, strides_of
 from dlc.ir.bounds import within
 from dlc.target import TMA_ALIGNMENT
 
@@ -37,9 +39,35 @@ def row_dim(ring: tile.RingOp) -> int:
     return max((d for d, size in enumerate(sizes) if size != 1), default=len(sizes) - 1)
 
 
+def part_dim(ring: tile.RingOp) -> int | None:
+    """The dimension whose runs of rows follow each other in a slot; None for a slab of one row."""
+    sizes = ring.slab.slab_sizes
+    return next((d for d in range(row_dim(ring)) if sizes[d] != 1), None)
+
+
+def part_obstacle(ring: tile.RingOp, count: int) -> str | None:
+    """The reason why so many blocks cannot request a part of a ring's slab each; None if so."""
+    dim, sizes = part_dim(ring), ring.slab.slab_sizes
+    if dim is None or sizes[dim] % count:
+        rows = 1 if dim is None else sizes[dim]
+        return f"{count} blocks do not divide {rows} row{'s' * (rows > 1)}"
+    rows = sizes[dim] // count
+    if isinstance(ring.ring_type.layout, SwizzleAttr):
+        return f"its swizzle repeats every {PERIOD} rows, not {rows}" if rows % PERIOD else None
+    part = prod(sizes) // count * ring.element_bytes
+    if part % TMA_ALIGNMENT:
+        return f"a part of {part} bytes is no multiple of {TMA_ALIGNMENT}"
+    return None
+
+
 def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
-    """The box of a ring's tensor map: its slab, or a panel of it where the ring is swizzled."""
+    """
+    The box of a ring's tensor map: its slab, or a panel of it where the ring is swizzled, or what
+    one of several blocks requests of it.
+    """
     sizes, layout = list(ring.slab.slab_sizes), ring.ring_type.layout
+    if (count := ring.multicast[0]) > 1 and (dim := part_dim(ring)) is not None:
+        sizes[dim] //= count
     if isinstance(layout, SwizzleAttr):
         sizes[row_dim(ring)] = layout.bytes.data // ring.element_bytes
     return tuple(sizes)

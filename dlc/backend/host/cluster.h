@@ -8,36 +8,48 @@
 
 namespace dlc {
 
+// One of the blocks runs at a time, until it can go on no more and another one can: what it does to
+// the others, it does alone.
 class Team {
  public:
   explicit Team(int size) : size(size), running(size), reads(size_t(size) * size, -1), met(size) {}
 
   const int size;
 
-  // True once all blocks that have not ended are here; false if one has failed.
-  bool meet() {
+  // A block is about to begin, `first` of them the first. Waits until all are, and for its turn;
+  // false if one has failed.
+  bool begin(int block, int first) {
     std::unique_lock<std::mutex> lock(mutex);
-    if (++waiting == running) {
-      release();
-    } else {
-      const int before = round;
-      changed.wait(lock, [&] { return failed || round != before; });
+    if (++waiting == size) {
+      waiting = 0;
+      turn = first;
+      changed.notify_all();
     }
-    return !failed;
+    return wait_for_turn(lock, block);
   }
 
-  // A block reads the shared memory of another one, after so many barriers.
+  // Another block goes on. Waits for the next turn of this one; false if one has failed.
+  bool hand(int block, int other) {
+    std::unique_lock<std::mutex> lock(mutex);
+    turn = other;
+    changed.notify_all();
+    return wait_for_turn(lock, block);
+  }
+
+  // A block accesses the shared memory of another one, after so many barriers.
   void note(int reader, int owner, int barriers) {
     reads[size_t(reader * size + owner)] = barriers;  // of each reader its own
   }
 
-  // A block has ended after so many barriers. Waits until all have: until then others may read its
-  // memory. False if one has failed; `why` says what, if it is this one, that others know.
-  bool end(int block, int barriers, std::string& why) {
+  // A block has ended after so many barriers, and another one goes on. Waits until all have ended:
+  // until then others may read its memory. False if one has failed; `why` says what, if it is this
+  // one, that others know.
+  bool end(int block, int barriers, int other, std::string& why) {
     std::unique_lock<std::mutex> lock(mutex);
     met[size_t(block)] = barriers;
+    turn = other;
+    changed.notify_all();
     if (--running) {
-      if (waiting == running) release();
       const int before = clusters;
       changed.wait(lock, [&] { return failed || clusters != before; });
     } else {
@@ -70,26 +82,25 @@ class Team {
  private:
   std::mutex mutex;
   std::condition_variable changed;
-  int running, waiting = 0, round = 0, clusters = 0, departed = 0, late = -1;
+  int running, waiting = 0, turn = -1, clusters = 0, departed = 0, late = -1;
   bool failed = false;
   std::vector<int> reads;  // by reader and owner: how many barriers came before the last one
   std::vector<int> met;    // by block: barriers in all
   std::string sentence;
 
-  void release() {
-    waiting = 0;
-    ++round;
-    changed.notify_all();
+  bool wait_for_turn(std::unique_lock<std::mutex>& lock, int block) {
+    changed.wait(lock, [&] { return failed || turn == block; });
+    return !failed;
   }
 
-  // What is read after the last barrier of its block may be gone.
+  // What is accessed after the last barrier of its block may be gone.
   void check() {
     for (int reader = 0; reader < size; ++reader)
       for (int owner = 0; owner < size; ++owner)
         if (reader != owner && reads[size_t(reader * size + owner)] >= met[size_t(owner)]) {
           late = reader;
           failed = true;
-          sentence = "shared memory of block " + std::to_string(owner) + " of the cluster is read, " +
+          sentence = "shared memory of block " + std::to_string(owner) + " of the cluster is accessed, " +
                      "which may have ended: it meets the others at no barrier after that";
         }
   }

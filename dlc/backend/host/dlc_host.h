@@ -50,7 +50,7 @@ struct Launch {
   Order order;           // in which order runnable threads run
   uint64_t seed;         // of Order::random
   int32_t early;         // asynchronous copies land at the issue, not at the wait
-  int32_t cluster;       // blocks that run at the same time, each on an OS thread of its own
+  int32_t cluster;       // blocks that run at the same time, each on an OS thread of its own, in turns
 };
 
 }  // namespace dlc
@@ -77,9 +77,12 @@ void dlc_cp_async_commit();
 void dlc_cp_async_wait(int newest);
 void dlc_mbarrier_init(void* barrier, unsigned count);
 void dlc_mbarrier_arrive(void* barrier);
+void dlc_mbarrier_arrive_at(void* barrier, int block);
 void dlc_mbarrier_expect_tx(void* barrier, unsigned bytes);
 void dlc_mbarrier_wait(void* barrier, unsigned parity);
 void dlc_tma_load(void* dst, const void* map, void* barrier, const int* coordinates, int rank);
+void dlc_tma_multicast(
+    void* dst, const void* map, void* barrier, const int* coordinates, int rank, int blocks);
 void dlc_tma_store(const void* src, const void* map, const int* coordinates, int rank);
 void dlc_tma_commit();
 void dlc_tma_wait(int newest, bool read);

@@ -6,8 +6,8 @@
 // until one blocks. Whoever cannot go on picks the next thread and switches straight to it.
 // When nobody can go on, the block has deadlocked, and the message says who waits for what.
 //
-// The blocks of a cluster run at the same time, each on an OS thread of its own, which wait for each
-// other where all threads of a block have come to a barrier of the cluster.
+// The blocks of a cluster have an OS thread each, and take turns: where no thread of one can go on,
+// another block does, which may release them.
 //
 // Kernels have no destructors, so a failed block is simply left: control returns to the worker's
 // own stack, and all fiber stacks are free again.
@@ -264,7 +264,7 @@ struct Worker {
   }
 
   INLINE Thread& pick() {
-    if (!ready_warps) fail_waiting("the block cannot go on: ");
+    while (!ready_warps) give_turn();
     const unsigned w = choose(ready_warps), lane = choose(warps[w].ready);
     if (!(warps[w].ready &= ~(1u << lane))) ready_warps &= ~(1u << w);
     return threads[w * kWarp + lane];
@@ -323,27 +323,73 @@ struct Worker {
   }
 
   void complete_cluster() {
-    if (!at_cluster || at_cluster != live) return;
-    at_cluster = 0;
-    if (!team->meet()) fail("%s", kOther);
-    ++met;
-    for (int w = 0; w * kWarp < launch.block; ++w)
-      if (warps[w].live) release(w, warps[w].live);
+    bool any = false;
+    for (int m = 0; team && m < team->size; ++m) {
+      if (members[m]->at_cluster != members[m]->live) return;
+      any |= members[m]->live > 0;
+    }
+    for (int m = 0; any && m < team->size; ++m) {
+      Worker& member = *members[m];
+      member.at_cluster = 0;
+      if (member.live) ++member.met;
+      for (int w = 0; w * kWarp < launch.block; ++w)
+        if (member.warps[w].live) member.release(w, member.warps[w].live);
+    }
+  }
+
+  // The block of the cluster that goes on if this one cannot, or has ended: one that can, or else
+  // one that has not ended, which then says that it cannot. -1 if there is none.
+  int next_block() {
+    for (const bool able : {true, false})
+      for (int n = 1; n < team->size; ++n) {
+        const int step = launch.order == Order::reverse ? team->size - n : n;
+        const Worker& other = *members[(rank + step) % team->size];
+        if (able ? other.ready_warps != 0 : other.live > 0) return other.rank;
+      }
+    return -1;
+  }
+
+  void give_turn() {
+    const int other = team ? next_block() : -1;
+    if (other < 0 || !members[other]->ready_warps) fail_waiting("the block cannot go on: ");
+    if (!team->hand(rank, other)) fail("%s", kOther);
+  }
+
+  // The block of the cluster of that number.
+  Worker& member(int block, const char* what) {
+    if (!team || block < 0 || block >= team->size)
+      fail("thread %d %s of block %d of its cluster, which is not there", current->index, what,
+           block);
+    return *members[block];
+  }
+
+  // The same in the shared memory of another block.
+  char* at_block(const void* own, const Worker& other) {
+    const char* const place = static_cast<const char*>(own);
+    const uintptr_t offset = uintptr_t(place) - uintptr_t(shared.get());
+    if (shared && offset < uintptr_t(launch.shared_bytes)) return other.shared.get() + offset;
+    return other.position->static_shared + (place - position->static_shared);
   }
 
   const void* cluster_shared(const void* own, int block) {
-    if (!team || block < 0 || block >= team->size)
-      fail("thread %d reads shared memory of block %d of its cluster, which is not there",
-           current->index, block);
+    const Worker& other = member(block, "reads shared memory");
     if (block != rank && !met)
       fail("thread %d reads shared memory of block %d of its cluster, which may not have begun: no "
            "barrier of the cluster comes before", current->index, block);
     team->note(rank, block, met);
-    const char* const place = static_cast<const char*>(own);
-    const dlc::Position& there = *members[block]->position;
-    const uintptr_t offset = uintptr_t(place) - uintptr_t(shared.get());
-    if (shared && offset < uintptr_t(launch.shared_bytes)) return there.dynamic_shared + offset;
-    return there.static_shared + (place - position->static_shared);
+    return at_block(own, other);
+  }
+
+  // An mbarrier of a block of the cluster, where this one has its own.
+  Mbarrier& mbarrier_at(const void* own, Worker& other) {
+    if (!other.live)
+      fail("thread %d uses an mbarrier of block %d of its cluster, which has ended", current->index,
+           other.rank);
+    Mbarrier* const found = other.find(at_block(own, other));
+    if (!found || (&other != this && !met))
+      fail("thread %d uses an mbarrier of block %d of its cluster, which may not be initialized: no "
+           "barrier of the cluster comes between", current->index, other.rank);
+    return *found;
   }
 
   // Every live lane of the warp that is named comes here; returns the round in which they met.
@@ -479,9 +525,14 @@ struct Worker {
     return warps[w].slot[round][source];
   }
 
-  Mbarrier& mbarrier(const void* address) {
+  Mbarrier* find(const void* address) {
     for (auto& barrier : mbarriers)
-      if (barrier->address == address) return *barrier;
+      if (barrier->address == address) return barrier.get();
+    return nullptr;
+  }
+
+  Mbarrier& mbarrier(const void* address) {
+    if (Mbarrier* const found = find(address)) return *found;
     fail("thread %d uses an mbarrier that was never initialized", current->index);
   }
 
@@ -560,7 +611,10 @@ struct Worker {
     random = (launch.seed * 0x9e3779b97f4a7c15u ^ uint64_t(block + 1) * 0xd1342543de82ef95u) | 1;
     if (launch.shared_bytes) memset(shared.get(), 0xff, size_t(launch.shared_bytes));  // NaN
     position->block = {unsigned(block), 0, 0};
-    go(main, pick());
+    if (!team || team->begin(rank, launch.order == Order::reverse ? team->size - 1 : 0))
+      go(main, pick());
+    else
+      failure = kOther;
     if (failure.empty() && live) failure = "the scheduler lost threads";
     for (auto& barrier : mbarriers)
       if (failure.empty() && !barrier->late.empty())
@@ -577,7 +631,7 @@ struct Worker {
 
   void end_of_cluster() {
     if (!failure.empty()) team->fail();
-    else if (!team->end(rank, met, failure) && failure.empty()) failure = kOther;
+    else if (!team->end(rank, met, next_block(), failure) && failure.empty()) failure = kOther;
   }
 
   // The current thread has returned from the kernel; who runs next, or null if it was the last.
@@ -598,9 +652,9 @@ struct Worker {
     const int w = self.index / kWarp;
     warps[w].live &= ~(1u << self.index % kWarp);
     complete_meeting(w);
-    if (!--live) return nullptr;
+    --live;
     complete_cluster();
-    return &pick();
+    return live ? &pick() : nullptr;
   }
 
   void prepare(void (*kernel)(void**), void** args, const Launch& launch) {
@@ -810,12 +864,20 @@ EXPORT void dlc_mbarrier_init(void* address, unsigned count) {
   all.push_back(std::make_unique<Mbarrier>(Mbarrier{address, count, count, 0, false, {}}));
 }
 
-EXPORT void dlc_mbarrier_arrive(void* address) {
-  Mbarrier& barrier = worker->mbarrier(address);
+static void arrive(Worker& owner, Mbarrier& barrier) {
   if (!barrier.pending) worker->fail("an mbarrier gets more arrivals than its count of %u",
                                      barrier.count);
   --barrier.pending;
-  worker->advance(barrier);
+  owner.advance(barrier);
+}
+
+EXPORT void dlc_mbarrier_arrive(void* address) { arrive(*worker, worker->mbarrier(address)); }
+
+EXPORT void dlc_mbarrier_arrive_at(void* address, int block) {
+  Worker& other = worker->member(block, "arrives at an mbarrier");
+  Mbarrier& barrier = worker->mbarrier_at(address, other);
+  if (&other != worker) worker->team->note(worker->rank, block, worker->met);
+  arrive(other, barrier);
 }
 
 EXPORT void dlc_mbarrier_expect_tx(void* address, unsigned bytes) {
@@ -847,16 +909,30 @@ static BulkCopy bulk_copy(
   return copy;
 }
 
-EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
-  const BulkCopy copy = bulk_copy("tma_load", static_cast<char*>(dst), map, at, rank);
-  Mbarrier& barrier = worker->mbarrier(address);
+static void load(Worker& owner, Mbarrier& barrier, const BulkCopy& copy) {
   if (worker->launch.early) {
     copy.run();
     barrier.tx -= copy.bytes();
   } else {
     barrier.late.push_back(copy);
   }
-  worker->advance(barrier);
+  owner.advance(barrier);
+}
+
+EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
+  const BulkCopy copy = bulk_copy("tma_load", static_cast<char*>(dst), map, at, rank);
+  load(*worker, worker->mbarrier(address), copy);
+}
+
+EXPORT void dlc_tma_multicast(
+    void* dst, const void* map, void* address, const int* at, int rank, int blocks) {
+  BulkCopy copy = bulk_copy("tma_multicast", static_cast<char*>(dst), map, at, rank);
+  for (int block = 0; blocks >> block; ++block) {
+    if (!(blocks >> block & 1)) continue;
+    Worker& other = worker->member(block, "writes to shared memory");
+    copy.shared = worker->at_block(dst, other);
+    load(other, worker->mbarrier_at(address, other), copy);
+  }
 }
 
 EXPORT void dlc_tma_store(const void* src, const void* map, const int* at, int rank) {

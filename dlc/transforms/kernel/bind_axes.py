@@ -184,7 +184,8 @@ class _Binding:
         producer = has_producer(self._launch)
         own = threads + WARPGROUP if producer else threads
         cluster = 1 if self._fold is None else self._fold.cluster
-        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, own, cluster)
+        grid = 0 if empty else block_points * dealt_blocks
+        self.func.set_launch_shape(grid, own, max(cluster, self._launch.cluster_size))
         resident = self._launch.resident
         if resident is not None and resident.value.data < self.func.grid_size:
             self.func.resident = resident

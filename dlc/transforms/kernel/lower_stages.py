@@ -72,6 +72,7 @@ class LowerStagesPass(ModulePass):
                 for old in reversed(lowered):
                     Rewriter.erase_op(old)
                 tma.separate_producer(to)
+                tma.end_cluster(to)
 
 
 def _lower(to: StageLowering, op: Operation) -> None:

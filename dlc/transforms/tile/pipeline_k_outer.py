@@ -160,7 +160,10 @@ class PipelineKOuterPass(SchedulingPass):
 
     def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
         """Has no more blocks run than are resident, if so; what is said of it."""
+        cluster = launch.cluster_size
         blocks, limit = _blocks(launch), self.resident * target.sms
+        if cluster > 1:
+            limit = cluster * target.clusters_at_once(cluster, self.resident)
         if not self.resident or blocks <= limit:
             return ""
         launch.resident = IntegerAttr(limit, i64)

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StridedLayoutAttr, StringAttr, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    ModuleOp,
+    StridedLayoutAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import BlockArgument
 
+from dlc.analysis.tile.cluster_rings import launch_obstacle, shared_axis
 from dlc.analysis.tile.launch_boxes import box_count, store_obstacle
 from dlc.analysis.tile.rings import rings_by_loop
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.analysis.tile.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
+from dlc.dialects.axes import BLOCK
+from dlc.dialects.cluster_checks import blocks_along
 from dlc.dialects.layouts import SwizzleAttr, strides_of
-from dlc.dialects.ring_ops import TMA
+from dlc.dialects.ring_ops import MULTICAST, TMA
+from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
-from dlc.target import TMA_ALIGNMENT, target_of
+from dlc.target import MAX_CLUSTER, TMA_ALIGNMENT, target_of
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, SchedulingPass
-from dlc.transforms.step_options import divisors
+from dlc.transforms.step_options import by_name, divisors
 from dlc.transforms.step_space import Domain, Situation, Value
 
 
@@ -59,6 +73,21 @@ class TmaCopyPass(SchedulingPass):
     tile.store %v, %y[%i * 64 + …, %rj * 8 + …] where (%i * 64 + … < 100) boxes 2 : …
     ```
 
+    With `multicast=1,2`, of the second ring each chunk is requested by two blocks, neighbours along
+    an axis along which it is the same: they are a cluster and run at the same time, and each
+    requests half of the rows, which are written to the shared memory of both. Where the number of
+    blocks is odd there is one that has no points. It is *legal* for slabs whose parts lie one
+    behind the other, and for blocks that work through the same chunks and fold nothing together. It
+    is *faster because* so much less is read of L2.
+    ```
+    tile.launch block(%bi in 22, %bj in 16) … { %B_ring = tile.ring tma %B(%n in 64)[%bj * 256, …]
+    ```
+    becomes
+    ```
+    tile.launch cluster 2 block(%bi in 11, %bj in 16, %bii in 2) … {
+      %B_ring = tile.ring tma %B(%n in 64)[%bj * 256, …] … {multicast = array<i64: 2, 1>}
+    ```
+
     Default schedules name it where warpgroups multiply matrices (`register-tile{mma=m64n128k16}`).
     Elsewhere what it saves, instructions, is little beside fp32 arithmetic, and its boxes take no
     padding; schedules such as
@@ -72,14 +101,22 @@ class TmaCopyPass(SchedulingPass):
     """Boxes of results for which a warp has room, of which the accelerator stores one while another
     is written; with 0, threads store by themselves."""
 
+    multicast: tuple[int, ...] = (1,)
+    """Blocks that request a chunk together, of each ring in order; one number stands for all."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
         "store": Domain((0, 1, 2), least=0, narrowed=lambda s: _stores_tried(s)),
+        "multicast": Domain(
+            (1, 2, 4), least=1, most=MAX_CLUSTER, narrowed=lambda s: _clusters_tried(s)
+        ),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         done: list[str] = []
         declined: list[str] = []
-        parts = [_fill_rings] if self.store == 0 else [_fill_rings, self._store]
+        parts = [_fill_rings]
+        parts += [self._multicast] if any(n > 1 for n in self.multicast) else []
+        parts += [self._store] if self.store else []
         for part in parts:
             try:
                 done.append(part(kernel, module))
@@ -88,6 +125,32 @@ class TmaCopyPass(SchedulingPass):
         if not done:
             raise Decline("; ".join(declined))
         return "; ".join(done + declined)
+
+    def _multicast(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        """Has blocks that are neighbours request for each other what they read alike."""
+        launch, target = kernel.launch, target_of(module)
+        if not target.has("multicast"):
+            raise OptionError("multicast", target.lacking("multicast"))
+        named = [(_name(op), op) for op in launch.walk() if isinstance(op, tile.RingOp)]
+        asked = by_name(named, "ring", (), self.multicast, ("multicast", "multicast"))
+        if obstacle := launch_obstacle(launch):
+            raise Decline(f"its blocks request nothing for each other: {obstacle}")
+        found: dict[tile.RingOp, BlockArgument] = {}
+        taken: dict[BlockArgument, int] = {}
+        reasons: list[str] = []
+        for ring, count in asked.items():
+            if count == 1:
+                continue
+            axis = shared_axis(launch, ring, count, taken)
+            if isinstance(axis, str):
+                reasons.append(f"{_name(ring)} {axis}")
+            else:
+                found[ring], taken[axis] = axis, count
+        if not found:
+            raise Decline("; ".join(reasons))
+        _make_cluster(launch, found, taken)
+        done = [f"{_name(ring)} is requested by {taken[axis]}" for ring, axis in found.items()]
+        return "; ".join([f"in clusters of {launch.cluster_size}, {', '.join(done)}", *reasons])
 
     def _store(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         """Has the accelerator store results, those that it can."""
@@ -110,6 +173,32 @@ class TmaCopyPass(SchedulingPass):
             message = f"{need} B > {limit} B of shared memory with room for {self.store} in a warp"
             raise OptionError("store", message, "take less, or fewer slots of rings")
         return "; ".join([*(f"{_stored(op)} is stored by it" for op in fit), *reasons])
+
+
+def _make_cluster(
+    launch: tile.LaunchOp,
+    rings: Mapping[tile.RingOp, BlockArgument],
+    counts: Mapping[BlockArgument, int],
+) -> None:
+    """Makes so many neighbours along block axes a cluster, and has them share rings."""
+    kept = {axis: keep(axis, launch) for axis in launch.axes if axis not in counts}
+    outer, inner = dict[BlockArgument, Axis](), dict[BlockArgument, Axis]()
+    for axis, count in counts.items():
+        name, extent = axis.name_hint or "b", ceildiv(launch.extent(axis), count)
+        outer[axis], inner[axis] = Axis(name, extent, BLOCK), Axis(f"{name}i", count, BLOCK)
+    blocks = [outer[axis] if axis in outer else kept[axis] for axis in launch.axes_of(BLOCK)]
+    rest = [own for axis, own in kept.items() if launch.kind(axis) != BLOCK]
+
+    def meaning(at: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        found = {axis: at[own] for axis, own in kept.items()}
+        return found | {a: at[outer[a]] * n + at[inner[a]] for a, n in counts.items()}
+
+    made = replace_axes(launch, [*blocks, *inner.values(), *rest], meaning)
+    launch.cluster = IntegerAttr(prod(counts.values()), i64)
+    numbers = blocks_along(launch, [made[axis] for axis in inner.values()])
+    for ring, axis in rings.items():
+        count_and_step = list(numbers[made[inner[axis]]])
+        ring.attributes[MULTICAST] = DenseArrayBase.from_list(i64, count_and_step)
 
 
 def _fill_rings(kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -153,6 +242,21 @@ def _stores_tried(s: Situation) -> tuple[Value, ...]:
     if not stores or any(store_obstacle(launch, op) for op in stores):
         return (0,)
     return 0, *(n for n in (1, 2) if all(box_count(launch, op) % n == 0 for op in stores))
+
+
+def _clusters_tried(s: Situation) -> Iterator[Value]:
+    """None, or two blocks for one of the rings that can be shared, or for all."""
+    yield (1,)
+    launch = s.kernel.launch
+    if not s.target.has("multicast") or launch_obstacle(launch):
+        return
+    rings = [op for op in launch.walk() if isinstance(op, tile.RingOp)]
+    fit = [not isinstance(shared_axis(launch, ring, 2, {}), str) for ring in rings]
+    for n in range(len(rings)):
+        if fit[n]:
+            yield tuple(2 if n == m else 1 for m in range(len(rings)))
+    if sum(fit) > 1:
+        yield tuple(2 if one else 1 for one in fit)
 
 
 def _name(ring: tile.RingOp) -> str:

@@ -332,3 +332,91 @@ func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
   }
   func.return %y : tensor<1xf32>
 }
+
+// -----
+
+// Blocks with the same columns are a cluster; one more has no rows.
+func.func @main(%x: tensor<24x64xf32>, %w: tensor<32x64xf32>) -> tensor<24x32xf32> {
+  // CHECK: tile.launch cluster 2 block(%bi in 2, %bj in 4, %bii in 2) thread(%ti in 8, %tj in 8) {
+  // CHECK-NEXT: tile.ring tma %x(%n in 8)[%bi * 16 + %bii * 8, %n * 8] [8, 8] : memref
+  // CHECK-NEXT: tile.ring tma %w(%n in 8)[%bj * 8, %n * 8] [8, 8] {multicast = array<i64: 2, 1>} : memref
+  // CHECK: tile.store %s, %y[%bi * 16 + %bii * 8 + %ti, %bj * 8 + %tj] where (%bi * 2 + %bii < 3) : memref
+  // REMARK: tma-copy: shared: x in boxes of 8 x 8, w in boxes of 8 x 8; in clusters of 2, w is requested by 2
+  %y = tile.kernel @shared(%x: memref<24x64xf32> = %x, %w: memref<32x64xf32> = %w) -> (%y: memref<24x32xf32>) schedule "tma-copy{multicast=1,2}" {
+    tile.launch block(%bi in 3, %bj in 4) thread(%ti in 8, %tj in 8) {
+      %r = tile.ring %x(%n in 8)[%bi * 8, %n * 8] [8, 8] : memref<24x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %q = tile.ring %w(%n in 8)[%bj * 8, %n * 8] [8, 8] : memref<32x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        tile.fill %q[%k]
+        %a = tile.acquire %r[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %b = tile.acquire %q[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %v = tile.load %a[%ti, 0] : memref<8x8xf32, #tile.shared>
+        %u = tile.load %b[%tj, 0] : memref<8x8xf32, #tile.shared>
+        %p = arith.mulf %v, %u : f32
+        tile.release %r[%k]
+        tile.release %q[%k]
+        tile.yield %p : f32
+      }
+      tile.store %s, %y[%bi * 8 + %ti, %bj * 8 + %tj] : memref<24x32xf32>
+    }
+  }
+  func.return %y : tensor<24x32xf32>
+}
+
+// -----
+
+// Neighbours along both axes are a cluster.
+func.func @main(%x: tensor<24x64xf32>, %w: tensor<32x64xf32>) -> tensor<24x32xf32> {
+  // CHECK: tile.launch cluster 4 block(%bi in 2, %bj in 2, %bji in 2, %bii in 2)
+  // CHECK-NEXT: tile.ring tma %x(%n in 8)[%bi * 16 + %bii * 8, %n * 8] [8, 8] {multicast = array<i64: 2, 2>} : memref
+  // CHECK-NEXT: tile.ring tma %w(%n in 8)[%bj * 16 + %bji * 8, %n * 8] [8, 8] {multicast = array<i64: 2, 1>} : memref
+  // REMARK: tma-copy: both: x in boxes of 8 x 8, w in boxes of 8 x 8; in clusters of 4, x is requested by 2, w is requested by 2
+  %y = tile.kernel @both(%x: memref<24x64xf32> = %x, %w: memref<32x64xf32> = %w) -> (%y: memref<24x32xf32>) schedule "tma-copy{multicast=2}" {
+    tile.launch block(%bi in 3, %bj in 4) thread(%ti in 8, %tj in 8) {
+      %r = tile.ring %x(%n in 8)[%bi * 8, %n * 8] [8, 8] : memref<24x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %q = tile.ring %w(%n in 8)[%bj * 8, %n * 8] [8, 8] : memref<32x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        tile.fill %q[%k]
+        %a = tile.acquire %r[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %b = tile.acquire %q[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %v = tile.load %a[%ti, 0] : memref<8x8xf32, #tile.shared>
+        %u = tile.load %b[%tj, 0] : memref<8x8xf32, #tile.shared>
+        %p = arith.mulf %v, %u : f32
+        tile.release %r[%k]
+        tile.release %q[%k]
+        tile.yield %p : f32
+      }
+      tile.store %s, %y[%bi * 8 + %ti, %bj * 8 + %tj] : memref<24x32xf32>
+    }
+  }
+  func.return %y : tensor<24x32xf32>
+}
+
+// -----
+
+// A part is some of the rows.
+func.func @main(%x: tensor<24x64xf32>, %w: tensor<32x64xf32>) -> tensor<24x32xf32> {
+  // REMARK: tma-copy: undivided: x in boxes of 8 x 8, w in boxes of 8 x 8; w has no part for each block: 3 blocks do not divide 8 rows
+  %y = tile.kernel @undivided(%x: memref<24x64xf32> = %x, %w: memref<32x64xf32> = %w) -> (%y: memref<24x32xf32>) schedule "tma-copy{multicast=1,3}" {
+    tile.launch block(%bi in 3, %bj in 4) thread(%ti in 8, %tj in 8) {
+      %r = tile.ring %x(%n in 8)[%bi * 8, %n * 8] [8, 8] : memref<24x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %q = tile.ring %w(%n in 8)[%bj * 8, %n * 8] [8, 8] : memref<32x64xf32> -> memref<2x8x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        tile.fill %q[%k]
+        %a = tile.acquire %r[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %b = tile.acquire %q[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %v = tile.load %a[%ti, 0] : memref<8x8xf32, #tile.shared>
+        %u = tile.load %b[%tj, 0] : memref<8x8xf32, #tile.shared>
+        %p = arith.mulf %v, %u : f32
+        tile.release %r[%k]
+        tile.release %q[%k]
+        tile.yield %p : f32
+      }
+      tile.store %s, %y[%bi * 8 + %ti, %bj * 8 + %tj] : memref<24x32xf32>
+    }
+  }
+  func.return %y : tensor<24x32xf32>
+}

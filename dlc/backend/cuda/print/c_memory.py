@@ -29,6 +29,7 @@ from dlc.backend.cuda.print.prelude_wgmma import wgmma_name
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import shape_of, span, static_shape, strides_of
 from dlc.dialects.size_index import elements_spanned, size_bounds, size_expr
 from dlc.dialects.sized_types import SizedStridesAttr
@@ -229,19 +230,18 @@ class Accesses(Values):
         name = self.text[barriers].text
         return Text(f"&{name}[{self.index.expr(number)}]")
 
-    def tma_load(self, op: kernel.TmaLoadOp) -> None:
+    def tma_load(self, op: TmaLoadOpBase) -> None:
         dims = op.map_op.dims
-        helper = f"tma_load_{len(dims)}d"
+        name = helper = f"{op.name.removeprefix('kernel.')}_{len(dims)}d"
         self.helpers.add(helper)
         target = self._element_text(op.target, op.target_subscripts)
+        arguments = [Text(f"&{target}"), Text(f"&{self.text[op.tensor_map]}")]
+        arguments.append(self.barrier(op.barriers, op.barrier))
+        if isinstance(op, kernel.TmaMulticastOp):
+            name = f"{helper}<{sum(1 << block for block in op.offsets)}>"
+            arguments.append(self.index.expr(op.first))
         coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
-        text = call(
-            helper,
-            Text(f"&{target}"),
-            Text(f"&{self.text[op.tensor_map]}"),
-            self.barrier(op.barriers, op.barrier),
-            *coordinates,
-        )
+        text = call(name, *arguments, *coordinates)
         self._effect(None, f"{text};")
 
     def tma_store(self, op: kernel.TmaStoreOp) -> None:

@@ -22,12 +22,16 @@ class Function:
     """Names of the entries that the body mentions."""
     min_arch: int = 75
     """The first compute capability (80 = sm_80) that has the instruction."""
-    only_arch: bool = False
-    """No later one has it."""
+    last_arch: int = 0
+    """The last one that has it; 0 where all later ones do."""
     older: str = ""
     """Body for nvcc on older ones, if there is another way."""
     device_only: bool = False
     """The host's text does not mention it."""
+
+    def is_of(self, arch: int) -> bool:
+        """True if a compute capability has the instruction."""
+        return self.min_arch <= arch <= (self.last_arch or arch)
 
     def text(self, arch: int) -> str:
         """The definition as it stands in a printed kernel for a compute capability."""

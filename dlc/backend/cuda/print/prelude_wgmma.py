@@ -29,7 +29,7 @@ _DESCRIPTOR = Function(
     "       mode << 62;",
     ("shared_address",),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 _PIN = Function(
     "hold",
@@ -39,7 +39,7 @@ _PIN = Function(
     "(void)sums;",
     (),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 _PIN_FACTOR = Function(
     "hold_factor",
@@ -55,7 +55,7 @@ _PIN_FACTOR = Function(
     "(void)factor;",
     (),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 _FENCE = Function(
     "wgmma_fence",
@@ -65,7 +65,7 @@ _FENCE = Function(
     "dlc_wgmma_fence();",
     (),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 _COMMIT = Function(
     "wgmma_commit",
@@ -75,7 +75,7 @@ _COMMIT = Function(
     "dlc_wgmma_commit();",
     (),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 _WAIT = Function(
     "wgmma_wait",
@@ -85,7 +85,7 @@ _WAIT = Function(
     "dlc_wgmma_wait(newest);",
     (),
     90,
-    only_arch=True,
+    last_arch=90,
 )
 
 _SET_REGISTERS = Function(
@@ -143,7 +143,7 @@ def _wgmma_held(shape: MmaAttr) -> Function:
         host,
         (_HEADERS[factors],),
         90,
-        only_arch=True,
+        last_arch=90,
     )
 
 
@@ -176,7 +176,7 @@ def _wgmma(shape: MmaAttr) -> Function:
         host,
         (_HEADERS[factors],),
         90,
-        only_arch=True,
+        last_arch=90,
     )
 
 

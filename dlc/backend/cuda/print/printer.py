@@ -54,7 +54,9 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_multicast import is_arrived_at
 from dlc.dialects.kernel_parts import kernel_sizes
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.garbage import rarely_collected
 from dlc.ir.expr import constant_of
@@ -118,10 +120,10 @@ def _instructions(func: kernel.FuncOp) -> int:
 def _check_instructions(printer: _KernelPrinter, arch: int) -> None:
     """OpError for a kernel with instructions that its target has not."""
     for function in map(PRELUDE.__getitem__, sorted(printer.helpers)):
-        lacking = function.only_arch and arch > function.min_arch
-        if lacking or (function.min_arch > arch and not function.older):
-            later = " alone" if function.only_arch else " or later"
-            what = f"@{printer.func.name_} calls {function.name}, of sm_{function.min_arch}{later}"
+        if not function.is_of(arch) and not (function.older and arch < function.min_arch):
+            first, last = function.min_arch, function.last_arch
+            later = " alone" if last == first else f" to sm_{last}" if last else " or later"
+            what = f"@{printer.func.name_} calls {function.name}, of sm_{first}{later}"
             fail(printer.func, f"{what}, and its target is sm_{arch}", "schedule it for its target")
 
 
@@ -357,7 +359,7 @@ class _KernelPrinter(Accesses):
                 self._synchronize(op)
             case MbarrierOpBase():
                 self._mbarrier(op)
-            case kernel.TmaLoadOp():
+            case TmaLoadOpBase():
                 self.tma_load(op)
             case kernel.TmaStoreOp():
                 self.tma_store(op)
@@ -447,8 +449,12 @@ class _KernelPrinter(Accesses):
             case kernel.MbarrierExpectTxOp():
                 helper = "mbarrier_arrive_expect_tx"
                 arguments.append(Text(str(op.bytes.value.data)))
+            case kernel.MbarrierArriveAtOp():
+                arguments.append(self.index.expr(op.block))
             case kernel.MbarrierWaitOp():
                 arguments.append(self.index.expr(op.parity))
+                if is_arrived_at(op.barriers):
+                    helper = "mbarrier_wait_cluster"
             case _:
                 pass
         self.helpers.add(helper)

@@ -90,6 +90,8 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
         return "it waits for the launches before it, which a part of a kernel cannot"
     if registers_set(callee):
         return "its warpgroups divide the registers of a block among them"
+    if any(isinstance(op, kernel.TmaMulticastOp) for op in callee.walk()):
+        return "its blocks request for each other what they read"
     return None
 
 

@@ -22,6 +22,7 @@ _TELLS = frozenset[type[Operation]](
     {
         kernel.SyncWarpOp,
         kernel.MbarrierArriveOp,
+        kernel.MbarrierArriveAtOp,
         kernel.LastBlockOp,
         kernel.ClusterBarrierOp,
     }

@@ -39,6 +39,13 @@ class Pipeline:
     slot is filled a second time.
     """
 
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """
+        Of the blocks of a cluster that fill rings together: how many they are, and how far apart.
+        """
+        return list(dict.fromkeys(r.multicast for r in self.rings if r.multicast != (1, 1)))
+
 
 class StageLowering(KernelBuilder):
     """Inserts into the kernel itself; see `lower_stages`."""
@@ -55,6 +62,10 @@ class StageLowering(KernelBuilder):
         self.pending = pending_groups(func, self.runs)
         self.pipelines: dict[tile.RingOp, Pipeline] = {}
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
+        shared = any(isinstance(op, tile.RingOp) and op.multicast != (1, 1) for op in func.walk())
+        self.cluster = func.cluster_size if shared else 1
+        """Blocks whose rings are filled together."""
+        self.block_ids = [op for op in func.body.block.ops if isinstance(op, kernel.BlockIdOp)]
         self.turns = Turns.of(self)
         """Of blocks that do the work of several."""
         self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
@@ -78,6 +89,11 @@ class StageLowering(KernelBuilder):
     def thread_id(self) -> Expr:
         """The number of the thread."""
         return Expr.of(self.thread_ids[0].result) if self.thread_ids else Expr()
+
+    @property
+    def rank(self) -> Expr:
+        """The number of the block in its cluster."""
+        return Expr.of(self.block_ids[0].result) % self.cluster if self.cluster > 1 else Expr()
 
     def allocate(self, result: SSAValue) -> SSAValue:
         """The shared buffer of a stage or ring, with its layout."""

@@ -32,6 +32,19 @@ scf.if %t >= 256 {
 
 No barrier of the block stands in the loop. Where there are no more chunks than slots, nothing is
 released.
+
+Of a ring that several blocks of a cluster hold alike, each requests a part for all of them. A
+slot is free once the warps of all those blocks have released it: lane n tells the nth.
+
+```
+kernel.cluster_barrier                                   // mbarriers are initialized
+…
+  kernel.tma_multicast %B_map[…] -> %B_ring[%slot, %rank * 64, 0], %full[%slot] from [0] to [0, 1]
+…
+scf.if %t mod 32 < 2 { kernel.mbarrier_arrive_at %empty[%slot], block %t mod 32 }
+…
+kernel.cluster_barrier                                   // nobody arrives at who has ended
+```
 """
 
 from __future__ import annotations
@@ -41,6 +54,7 @@ from xdsl.ir import Operation, SSAValue
 from dlc.analysis.tile.rings import is_idle, rings_by_loop
 from dlc.analysis.tile.tma_rings import (
     loop_obstacle,
+    part_dim,
     ring_box,
     ring_obstacle,
     row_dim,
@@ -49,6 +63,7 @@ from dlc.analysis.tile.tma_rings import (
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
+from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.ring_ops import TMA
 from dlc.ir.bounds import most
@@ -92,8 +107,19 @@ def _start_pipelines(to: StageLowering) -> None:
             with to.loop(pipeline.rings[0].depth, "slot", unroll=True) as slot:
                 to.builder.insert(kernel.MbarrierInitOp(pipeline.full, slot, 1))
                 if pipeline.empty is not None:
-                    to.builder.insert(kernel.MbarrierInitOp(pipeline.empty, slot, warps))
+                    releases = warps * (1 + sum(count - 1 for count, _ in pipeline.groups))
+                    to.builder.insert(kernel.MbarrierInitOp(pipeline.empty, slot, releases))
         to.builder.insert(kernel.FenceMbarrierInitOp())
+    if to.cluster > 1:
+        to.builder.insert(kernel.ClusterBarrierOp())
+
+
+def end_cluster(to: StageLowering) -> None:
+    """Has no block end before the others of its cluster have arrived at its mbarriers."""
+    end = to.body.last_op
+    if to.cluster > 1 and end is not None:
+        to.before(end)
+        to.builder.insert(kernel.ClusterBarrierOp())
 
 
 def _mbarriers(to: StageLowering, count: int, name: str) -> SSAValue:
@@ -131,7 +157,7 @@ def _request(
             parity = (number // depth + 1) % 2
             to.builder.insert(kernel.MbarrierWaitOp(pipeline.empty, slot, parity))
         loads = [load for ring in pipeline.rings for load in _loads(to, ring, chunk, slot)]
-        total = sum(load.map_op.box_bytes for load in loads)
+        total = sum(load.map_op.box_bytes * _requests(load) for load in loads)
         to.builder.insert(kernel.MbarrierExpectTxOp(pipeline.full, slot, total))
         for load in loads:
             to.builder.insert(load)
@@ -177,25 +203,49 @@ def _set_registers(to: StageLowering, count: int) -> None:
 def _sets_up(op: Operation) -> bool:
     """True for what defines a buffer, mbarriers or a tensor map, or initializes mbarriers."""
     defines = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
-    return any(isinstance(o, defines | kernel.FenceMbarrierInitOp) for o in op.walk())
+    orders = kernel.FenceMbarrierInitOp | kernel.ClusterBarrierOp
+    return any(isinstance(o, defines | orders) for o in op.walk())
 
 
-def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> list[kernel.TmaLoadOp]:
-    """The requests of a chunk's slab: one, or one for each panel of a swizzled slab."""
+def _requests(load: TmaLoadOpBase) -> int:
+    """How many blocks request a part of what a block gets, as it does."""
+    return len(load.offsets) if isinstance(load, kernel.TmaMulticastOp) else 1
+
+
+def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> list[TmaLoadOpBase]:
+    """
+    The requests of a chunk's slab, or of the block's part of it: one, or one for each panel of a
+    swizzled slab.
+    """
     base = to.exprs(ring.slab.subscripts, {ring.chunk: chunk})
     sizes, pipeline = ring.slab.slab_sizes, to.pipelines[ring]
-    inner = row_dim(ring)
+    inner, box, (count, apart) = row_dim(ring), ring_box(ring), ring.multicast
+    first, part = _place(to.rank, count, apart)
 
-    def load(column: int) -> kernel.TmaLoadOp:
+    def load(column: int) -> TmaLoadOpBase:
         place = [Expr((), column if d == inner else 0) for d in range(len(sizes))]
+        if count > 1 and (dim := part_dim(ring)) is not None:
+            place[dim] = part * box[dim]
         coordinates = [b + p for b, p in zip(base, place, strict=True)]
-        target = [p for p, size in zip(place, sizes, strict=True) if size != 1]
-        return kernel.TmaLoadOp(
-            to.tensor_maps[ring], coordinates, to.buffers[ring], [slot, *target],
-            pipeline.full, slot,
-        )  # fmt: skip
+        target = [slot, *(p for p, size in zip(place, sizes, strict=True) if size != 1)]
+        map, buffer = to.tensor_maps[ring], to.buffers[ring]
+        if count == 1:
+            return kernel.TmaLoadOp(map, coordinates, buffer, target, pipeline.full, slot)
+        blocks = [apart * n for n in range(count)]
+        return kernel.TmaMulticastOp(
+            map, coordinates, buffer, target, pipeline.full, slot, first, blocks
+        )
 
-    return [load(column) for column in range(0, sizes[inner], ring_box(ring)[inner])]
+    return [load(column) for column in range(0, sizes[inner], box[inner])]
+
+
+def _place(rank: Expr, count: int, apart: int) -> tuple[Expr, Expr]:
+    """
+    The first of so many blocks of a cluster, so far apart, of which one is of a rank, and which of
+    them that is.
+    """
+    group = count * apart
+    return rank // group * group + rank % apart, rank // apart % count
 
 
 def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
@@ -208,7 +258,10 @@ def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
 
 
 def lower_release(to: StageLowering, op: tile.ReleaseOp) -> None:
-    """Inserts the arrival of each warp, at the last release of a chunk in the loop."""
+    """
+    Inserts the arrival of each warp, in all blocks that write the slot, at the last release of a
+    chunk in the loop.
+    """
     pipeline = to.pipelines[op.source]
     if pipeline.empty is None:
         return
@@ -220,5 +273,14 @@ def lower_release(to: StageLowering, op: tile.ReleaseOp) -> None:
     if to.threads > 1:
         to.builder.insert(kernel.SyncWarpOp())
     slot = to.slot(to.number(op.source, to.expr(op.chunk)), op.source.depth)
-    with to.only_if(simplify_where([Expr() - to.thread_id % WARP])):
-        to.builder.insert(kernel.MbarrierArriveOp(pipeline.empty, slot))
+    lane = to.thread_id % WARP
+    if not pipeline.groups:
+        with to.only_if(simplify_where([Expr() - lane])):
+            to.builder.insert(kernel.MbarrierArriveOp(pipeline.empty, slot))
+    for number, (count, apart) in enumerate(pipeline.groups):
+        first, part = _place(to.rank, count, apart)
+        others = number > 0  # the block itself is the first group's
+        member = (lane + (part + 1 if others else 0)) % count
+        with to.only_if([Expr((), count - 1 - others) - lane]):
+            peer = to.insert(kernel.IndexOp(first + member * apart), "peer")
+            to.builder.insert(kernel.MbarrierArriveAtOp(pipeline.empty, slot, peer))

@@ -66,7 +66,7 @@ class Turns:
         """No more blocks run than are resident: what was inserted before goes by all numbers."""
         if self._loop is not None:
             func = self.to.source
-            func.set_launch_shape(self.resident, func.block_size)
+            func.set_launch_shape(self.resident, func.block_size, func.cluster_size)
             func.resident = None
 
     @contextmanager
