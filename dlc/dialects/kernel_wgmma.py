@@ -65,7 +65,7 @@ from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
-from dlc.dialects.mma_layouts import HELD_FACTOR, MmaAttr
+from dlc.dialects.mma_layouts import HELD_FACTOR, TF32, MmaAttr
 from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
@@ -98,7 +98,7 @@ class MatrixDescriptorOp(IndexedOp):
     """
     `%d = kernel.matrix_descriptor %s[expr, …] leading 16 stride 1024 swizzle 128 : memref`
 
-    Where and how a matrix of 16-bit elements lies in shared memory, as 64 bits: the address of an
+    Where and how a matrix of halves or f32 lies in shared memory, as 64 bits: the address of an
     element, two offsets in bytes and a swizzle (PTX ISA, "Matrix Descriptor Format"). Rows of the
     swizzle's width (of 16 bytes, if it is 0) follow each other, 8 of them; the next 8 begin
     `stride` bytes further on. Where rows lie along K, `leading` counts without a swizzle only: the
@@ -146,8 +146,9 @@ class MatrixDescriptorOp(IndexedOp):
         verify_unconditional(self, ref.get_num_dims(), str(ref))
         if not is_shared(self.ref):
             raise VerifyException(f"expected a buffer in shared memory, found {ref}")
-        if not isinstance(ref.element_type, Float16Type | BFloat16Type):
-            raise VerifyException(f"expected elements of f16 or bf16, found {ref.element_type}")
+        if not isinstance(ref.element_type, Float16Type | BFloat16Type | Float32Type):
+            found = ref.element_type
+            raise VerifyException(f"expected elements of f16, bf16 or f32, found {found}")
         *offsets, swizzle = self.fields
         for name, offset in zip(("leading", "stride"), offsets, strict=True):
             if offset % UNIT or not 0 <= offset < OFFSET_LIMIT:
@@ -211,6 +212,8 @@ class WgmmaOpBase(IndexedOp, ABC):
                 raise VerifyException(
                     f"expected elements of {self.shape.element} for {name}, found {found}"
                 )
+        if self.shape.factors.data == TF32 and any(self.majors):
+            raise VerifyException(f"expected factors of {TF32} whose rows lie along K")
         self._verify_sums()
 
     def _verify_sums(self) -> None:
@@ -237,9 +240,10 @@ class WgmmaOp(WgmmaOpBase):
 
     Requests C + A · B: A and B are matrices in shared memory that descriptors tell, A (m, k) with
     rows along K, or along M if it is `m_major`; B (k, n) with columns along K, or rows along N if
-    it is `n_major`. C are the sums that a thread has in local memory of `… x tiles x 4` elements,
-    from the given one on, 4 for each 8 columns; the result is added to it. The products are exact
-    and added in f32, along K in ascending order (as far as known: see `kernel.mma`).
+    it is `n_major`, which those of tf32 are not. C are the sums that a thread has in local memory
+    of `… x tiles x 4` elements, from the given one on, 4 for each 8 columns; the result is added to
+    it. The products are exact and added in f32, along K in ascending order (as far as known: see
+    `kernel.mma`).
     """
 
     name = "kernel.wgmma"
@@ -359,6 +363,8 @@ class WgmmaHeldOp(WgmmaOpBase):
         ref, held = memref_of(self.ref), memref_of(self.a)
         verify_unconditional(self, ref.get_num_dims() + held.get_num_dims(), f"{ref} and {held}")
         self.verify_product()
+        if self.shape.sizes.k != HELD_FACTOR.columns:
+            raise VerifyException(f"expected a product of halves, found {self.shape}")
         shape, width = shape_of(held), HELD_FACTOR.width
         fits = is_local(self.a) and held.element_type == self.shape.element
         if not fits or not shape or shape[-1] != width:

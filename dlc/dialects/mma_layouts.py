@@ -99,12 +99,12 @@ SHAPES: dict[tuple[str, str], Shape] = {
 """By the name of the shape and the type of the factors: those of a warp."""
 
 
-def _of_warpgroup(columns: int) -> Shape:
+def _of_warpgroup(columns: int, of_warp: Shape) -> Shape:
     quarter, lane = _LANE // WARP, _LANE % WARP
     row = quarter * 16 + lane // 4 + _PAIR % 2 * 8
     column = _PLACE // 4 * 8 + lane % 4 * 2 + _PLACE % 2
     sums = Fragment(64, columns, AffineMap(2, 0, (row, column)), WARPGROUP)
-    return Shape(64, columns, 16, _HALVES.a, _HALVES.b, sums)
+    return Shape(64, columns, of_warp.k, of_warp.a, of_warp.b, sums)
 
 
 def _of_quarters(part: Fragment) -> Fragment:
@@ -121,28 +121,28 @@ HELD_FACTOR = _of_quarters(_HALVES.a)
 _COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 """Of the products of warpgroups that are used; there are all multiples of 8 up to 256."""
 WARPGROUP_SHAPES: dict[tuple[str, str], Shape] = {
-    (f"m64n{columns}k16", factors): _of_warpgroup(columns)
+    (f"m64n{columns}k{of_warp.k}", factors): _of_warpgroup(columns, of_warp)
     for columns in _COLUMNS
-    for factors in ("f16", "bf16")
+    for (_, factors), of_warp in SHAPES.items()
 }
 """Those of a warpgroup (`wgmma`)."""
 OF_WARPGROUPS = list(dict.fromkeys(name for name, _ in WARPGROUP_SHAPES))
 """The names of the shapes of a warpgroup."""
 ALL_SHAPES = {**SHAPES, **WARPGROUP_SHAPES}
 OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HALVES})
-"""The names of the shapes whose factors have 16 bits."""
-OF_FLOATS = sorted({name for (name, _), shape in SHAPES.items() if shape is _TF32})
-"""Those whose factors are the leading 19 bits of f32."""
+"""The names of the shapes of a warp whose factors have 16 bits."""
 
 
 def of_columns(shape: str, columns: int) -> str:
     """Of a warpgroup's shapes the widest of which so many columns are a multiple; of warps one."""
     if shape not in OF_WARPGROUPS:
         return shape
-    return f"m64n{max(n for n in _COLUMNS if columns % n == 0)}k16"
+    return f"m64n{max(n for n in _COLUMNS if columns % n == 0)}{shape[shape.index('k') :]}"
 
 
 TF32 = "tf32"
+OF_FLOATS = list(dict.fromkeys(name for name, factors in ALL_SHAPES if factors == TF32))
+"""Those whose factors are the leading 19 bits of f32, of a warp and of a warpgroup."""
 TF32_MASK = -(1 << 13)
 """The bits of f32 that are read of it, as an integer of 32 bits."""
 _FACTORS: dict[str, Attribute] = {
@@ -193,9 +193,9 @@ class MmaAttr(ParametrizedAttribute):
         if (self.shape.data, self.factors.data) not in ALL_SHAPES:
             known = ", ".join(f"<{shape}, {factors}>" for shape, factors in SHAPES)
             columns = ", ".join(map(str, _COLUMNS))
+            known += f", or <m64nNk16, f16 or bf16> or <m64nNk8, {TF32}> for an N of {columns}"
             raise VerifyException(
-                f"expected one of {known}, or <m64nNk16, f16 or bf16> for an N of {columns}, found "
-                f"<{self.shape.data}, {self.factors.data}>"
+                f"expected one of {known}, found <{self.shape.data}, {self.factors.data}>"
             )
 
     @property
@@ -211,7 +211,10 @@ class MmaAttr(ParametrizedAttribute):
     @property
     def of_warp(self) -> MmaAttr:
         """The product that a warp computes by itself, of a warpgroup's the one for its rows."""
-        return MmaAttr(OF_HALVES[0], self.factors) if self.is_of_warpgroup else self
+        if not self.is_of_warpgroup:
+            return self
+        (shape,) = (name for name, factors in SHAPES if factors == self.factors.data)
+        return MmaAttr(shape, self.factors)
 
     @property
     def element(self) -> Attribute:

@@ -264,11 +264,11 @@ def _tensor_product(
     runs = [all(lies_in_runs(f, reduce, tiled) for f in fs) for fs, _, _, *tiled in sides]
     (row_work, column_work), (row_runs, column_runs) = works, runs
     product = TensorProduct(products.type, row_work, column_work, row_runs, column_runs)
-    if products.type == "f32":
-        return product
     lies, boxes = None, False
     if all(runs) and not any(works):
         lies, boxes = matrices_in_memory(reduce, products, row, column)
+    if products.type == "f32" and row.index > column.index:
+        lies = None  # of threads, which multiply f32 mostly, the rows are along any axis
     around = reduce.parent_block()
     assert around is not None
     others = [op for op in around.ops if op is not reduce]

@@ -198,7 +198,10 @@ def _tensor_clocks(counts: Counts, target: Target) -> float:
     """Clocks of the tensor cores of an SM for what a warp multiplies."""
     clocks = counts.tensor_flops / 2 / target.mma_lanes
     clocks += counts.group_flops / 2 / target.tensor_lanes
-    return clocks + (counts.tf32_flops / 2 / target.mma_tf32_lanes if counts.tf32_flops else 0)
+    if counts.tf32_flops or counts.group_tf32_flops:
+        clocks += counts.tf32_flops / 2 / target.mma_tf32_lanes
+        clocks += counts.group_tf32_flops / 2 / target.tf32_lanes
+    return clocks
 
 
 def _memory_seconds(func: kernel.FuncOp, target: Target) -> float:

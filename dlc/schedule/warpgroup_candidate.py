@@ -67,7 +67,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     @property
     def mma(self) -> str:
-        return f"m64n{self.thread[1]}k16"
+        return f"m64n{self.thread[1]}k{self.vector}"
 
     @property
     def multiplied_by(self) -> str:
@@ -281,7 +281,12 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def tensor_clocks(self) -> float:
-        return self._products / self.target.tensor_lanes
+        return self._products / self._lanes
+
+    @property
+    def _lanes(self) -> int:
+        """Multiply-adds of an SM in a clock."""
+        return self.target.tensor_lanes
 
     @cached
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -301,12 +306,29 @@ class WarpgroupCandidate(WarpCandidate):
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"
 
 
+@dataclass(frozen=True)
+class Tf32WarpgroupCandidate(WarpgroupCandidate):
+    """One for factors of f32, of which tensor cores multiply the leading bits."""
+
+    vector: ClassVar[int] = 8
+    precision: ClassVar[str] = "tf32"
+    chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL // 2,)
+
+    @property
+    def _lanes(self) -> int:
+        return self.target.tf32_lanes
+
+
 def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandidate]:
-    """Tiles for warpgroups, if these can compute the sums of halves."""
+    """Tiles for warpgroups, if these can compute the sums: of f32 if all lies along K."""
     tensor = problem.tensor
     if tensor is None or tensor.along_k is None or not target.has("wgmma"):
         return
+    made = WarpgroupCandidate if tensor.type != "f32" else Tf32WarpgroupCandidate
+    if tensor.type == "f32" and (target.precision != "tf32" or not all(tensor.along_k)):
+        return
+    (chunk,) = made.chunk_sizes
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for rows, columns, groups in product(TILES, widths, GROUPS):
-        tile = WarpgroupCandidate(problem, target, (rows, columns), groups, PANEL, 2, 1)
+        tile = made(problem, target, (rows, columns), groups, chunk, 2, 1)
         yield from (t for t in (tile, replace(tile, producer=True)) if t.fits)

@@ -57,7 +57,7 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
             for part, fragment, at in zip(parts, fragments, places, strict=True)
         )
         if is_tf32:
-            a, b = _tf32(a), _tf32(b)
+            a, b = tf32(a), tf32(b)
         for k in range(shape.k):
             c += a[:, :, k, None] * b[:, k, None, :]
         rows, columns = places[2]
@@ -73,7 +73,7 @@ def _matrices(registers: Array, fragment: Fragment, places: tuple[Array, Array])
     return matrices
 
 
-def _tf32(x: Array) -> Array:
+def tf32(x: Array) -> Array:
     """Without what tf32 does not read."""
     return (np.ascontiguousarray(x).view(np.int32) & np.int32(TF32_MASK)).view(np.float32)
 

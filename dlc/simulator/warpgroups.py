@@ -17,23 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import kernel
-from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.kernel_wgmma import OFFSET_LIMIT, WgmmaOpBase
 from dlc.dialects.layouts import UNIT
-from dlc.dialects.mma_layouts import HELD_FACTOR
+from dlc.dialects.mma_layouts import HELD_FACTOR, TF32
 from dlc.simulator.address_space import LocalMemory, swizzled
 from dlc.simulator.async_products import Operand
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
 from dlc.simulator.scalars import Value
-from dlc.simulator.warp_matrices import places_of
+from dlc.simulator.warp_matrices import places_of, tf32
 
 MODES = (0, 128, 64, 32)
 """The bytes of a swizzle, by bits 62 and 63 of a descriptor."""
 FIELD = OFFSET_LIMIT // UNIT - 1
 """The 14 bits of an address or offset."""
-HALF_BYTES = 2
 
 
 def matrix_descriptor(program: Program, op: kernel.MatrixDescriptorOp) -> Step:
@@ -78,14 +77,16 @@ class Descriptor:
         start, leading, stride = (field * UNIT for field in fields)
         return Descriptor(start, leading, stride, word >> 49 & 7, MODES[word >> 62])
 
-    def addresses(self, rows: int, depth: int, *, along_rows: bool) -> NDArray[np.int64]:
+    def addresses(
+        self, rows: int, depth: int, bytes: int, *, along_rows: bool
+    ) -> NDArray[np.int64]:
         """
         The address of each element (row, point of K); `along_rows` if rows are neighbours in memory
         (PTX ISA, "Shared Memory Matrix Layout" and "Strides").
         """
         row, k = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
         inner, outer = (row, k) if along_rows else (k, row)
-        inner = inner * HALF_BYTES
+        inner = inner * bytes
         width = self.swizzle or UNIT
         following, group = self.leading, self.stride
         if along_rows and not self.swizzle:
@@ -121,7 +122,7 @@ def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
             operands = _operands(program, op, bits[members], members, sizes)
             here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
             inside = lanes[here] - members[0]
-            *left, b = (operand.values.astype(np.float32) for operand in operands)
+            *left, b = (_read(op, operand.values.astype(np.float32)) for operand in operands)
             places = {sums: first[here][:, None] + np.arange(shape.c.width)}
             if held is None:
                 (a,) = left
@@ -159,6 +160,11 @@ class _Held:
         return matrix
 
 
+def _read(op: WgmmaOpBase, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What tensor cores read of the elements of a factor."""
+    return tf32(matrix) if op.shape.factors.data == TF32 else matrix
+
+
 def _nothing(lanes: Lanes) -> None:
     """Those that meet do no more."""
 
@@ -182,9 +188,10 @@ def _operands(
         told = Descriptor.of(word)
         if told.base:
             raise machine.hazard("not checked", op, "a matrix descriptor with a base offset")
-        addresses = told.addresses(count, op.shape.sizes.k, along_rows=along_rows)
+        bytes = element_bytes(op.shape.element)
+        addresses = told.addresses(count, op.shape.sizes.k, bytes, along_rows=along_rows)
         memory, begin = program.shared_at(told.start, op)
-        offsets = (addresses - begin) // HALF_BYTES
+        offsets = (addresses - begin) // bytes
         if memory is None or offsets.min() < 0 or offsets.max() >= memory.size:
             name = "shared memory" if memory is None else memory.name
             sentence = f"a matrix that begins in {name} leaves it"

@@ -133,7 +133,8 @@ def test_wgmma_of_figures(
     n: int, e: str, swizzles: tuple[int, int], majors: tuple[bool, bool], any_backend: Any
 ) -> None:
     product = test_wgmma.Product(n, e, swizzles, majors)
-    found, _ = by_text(product.text, product.inputs, (e, e, "f32"), any_backend)
+    types = product.type, product.type, "f32"
+    found, _ = by_text(product.text, product.inputs, types, any_backend)
     near(product.in_lanes(found), product.exact)
 
 

@@ -24,7 +24,8 @@ def has_nvcc() -> bool:
 
 # One use of every function (of every overload and instance that differs), in the table's order.
 WGMMA_ARGUMENTS = {
-    "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]"),
+    "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]")
+    | {"tf32": "false, false>(sums, l[0], l[1]"},
     "wgmma_held": {
         "f16": "true>(sums, eight.lane, l[1]",
         "bf16": "true>(sums, brain8.lane, l[1]",
@@ -112,6 +113,7 @@ USES = {
         f"{kind}_{name}_f32_{factors}": f"{kind}_{name}_f32_{factors}<{given[factors]});"
         for name, factors in WARPGROUP_SHAPES
         for kind, given in WGMMA_ARGUMENTS.items()
+        if factors in given
     },
     "atomic_add": "atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1ull);",
     "last_block": "if (!last_block(i, 2)) return;",

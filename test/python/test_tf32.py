@@ -8,7 +8,9 @@ from dataclasses import replace
 import loop_cases
 import numpy as np
 import pytest
+import test_wgmma_tiles
 import torch
+import torch.nn.functional as F
 from bank_meter import run_measured
 from harness import STEPS, apply, interpret, on_host, scheduled
 from test_tensor_cores import (
@@ -24,9 +26,12 @@ from test_tensor_cores import (
 )
 
 import dlc
+from dlc.backend.executor import Executor
+from dlc.backend.host.host_backend import HostBackend
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.judge.accuracy import compare
+from dlc.remarks import collect
 from dlc.simulator import run_module
 
 Array = np.ndarray
@@ -91,6 +96,70 @@ def test_every_prefix(case: loop_cases.Case, precision: str) -> None:
         assert multiplies_matrices(module) == (count > held)
         (found,) = run_module(module, case.inputs)
         judge(case, found, precision, f"{count} steps")
+
+
+def by_groups(text: str) -> str:
+    """A schedule for halves by warpgroups, for f32: as many bytes of K."""
+    text = re.sub(r"mma=m64n(\d+)k16", r"mma=m64n\1k8 precision=tf32", text)
+    return text.replace("bk=64 vector=16", "bk=32 vector=8")
+
+
+BY_GROUPS: dict[str, tuple[loop_cases.Case, str]] = {
+    "copied": (product(17, 24, 100, w_turned=True), test_wgmma_tiles.SMALL),
+    "by TMA": (product(72, 80, 100, w_turned=True), test_wgmma_tiles.TMA),
+    "with a producer": (product(72, 16, 136, w_turned=True), test_wgmma_tiles.PRODUCER),
+    "two warpgroups": (product(136, 8, 68, w_turned=True), test_wgmma_tiles.REGISTERS),
+    "batched": (product(20, 24, 36, batch=2, w_turned=True), test_wgmma_tiles.TMA),
+    "for two blocks": (
+        product(72, 8, 136, w_turned=True),
+        test_wgmma_tiles.PRODUCER.replace("tma-copy", "tma-copy{multicast=1,2}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_GROUPS)
+def test_products_of_warpgroups(name: str) -> None:
+    case, text = BY_GROUPS[name]
+    case = in_f32(case)
+    module = test_wgmma_tiles.steps(case, by_groups(text))
+    assert any(isinstance(op, kernel.WgmmaOp) for op in module.walk())
+    (found,) = run_module(module, case.inputs)
+    judge(case, found, "tf32", name)
+    for mode in ("early", "late"):
+        executor = Executor(module, HostBackend(async_mode=mode))
+        (made,) = executor([torch.from_numpy(x) for x in case.inputs])
+        judge(case, made.numpy(), "tf32", f"{name} on the host")
+
+
+@pytest.mark.parametrize("turned", [{"x_turned": True, "w_turned": True}, {}], ids=["x", "w"])
+def test_what_lies_across_k_is_multiplied_by_warps(turned: dict[str, bool]) -> None:
+    """Of tf32, wgmma reads rows along K alone."""
+    case = in_f32(product(20, 24, 36, **turned))
+    with collect() as remarks:
+        module = test_wgmma_tiles.steps(case, by_groups(test_wgmma_tiles.SMALL))
+    assert multiplies_matrices(module)
+    name = "x" if turned else "w"
+    said = " ".join(remark.text for remark in remarks)
+    assert f"{name}_ring lies across K: of tf32" in said, said
+    (found,) = run_module(module, case.inputs)
+    judge(case, found, "tf32", name)
+
+
+def test_parts_are_no_factors_of_warpgroups() -> None:
+    text = by_groups(test_wgmma_tiles.SMALL).replace("precision=tf32", "precision=3xtf32")
+    with pytest.raises(TextError, match="a warpgroup reads factors as they lie"):
+        test_wgmma_tiles.steps(in_f32(product(20, 24, 36)), text)
+
+
+def test_tf32_by_default() -> None:
+    """A linear layer, whose factors lie along K; not a product, of which one does not."""
+    x, w = torch.randn(256, 512), torch.randn(384, 512)
+    made = dlc.compile(F.linear, (x, w), "sm_90", "host", precision="tf32")
+    assert re.search(r"mma=m64n\d+k8 precision=tf32", made.kernels[0].schedule)
+    assert compare(made(x, w), F.linear(x.double(), w.double()), F.linear(x, w), 512,
+                   precision="tf32").ok  # fmt: skip
+    other = dlc.compile(torch.matmul, (x, w.T.contiguous()), "sm_90", "host", precision="tf32")
+    assert "mma=m64" not in other.kernels[0].schedule
 
 
 def test_three_products_are_as_exact_as_f32() -> None:

@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda.print.printer import print_module
-from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.dialects.mma_layouts import TF32, TF32_MASK, WARPGROUP_SHAPES
 from dlc.simulator import Hazard, run_kernel
 from dlc.simulator.warp_matrices import places_of
 
@@ -36,7 +36,7 @@ def sums_at(n: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize("names", WARPGROUP_SHAPES)
 def test_sums_lie_as_in_the_figure(names: tuple[str, str]) -> None:
     shape = WARPGROUP_SHAPES[names]
-    assert (shape.c.width, shape.m, shape.k) == (shape.n // 2, 64, 16)
+    assert (shape.c.width, shape.m, shape.k) == (shape.n // 2, 64, 8 if names[1] == TF32 else 16)
     for found, figure in zip(places_of(shape.c), sums_at(shape.n), strict=True):
         np.testing.assert_array_equal(found, figure)
     assert shape.c.at(5, 3) == tuple(int(of[5, 3]) for of in sums_at(shape.n))
@@ -50,23 +50,26 @@ def place(row: int, unit: int, swizzle: int) -> int:
     return row * swizzle + figure[row].split().index(str(unit)) * 16
 
 
-def image(matrix: Array, swizzle: int, *, along_rows: bool) -> tuple[Array, int, int]:
+def image(
+    matrix: Array, swizzle: int, *, along_rows: bool, bytes: int = 2
+) -> tuple[Array, int, int]:
     """
-    A matrix (rows, K) as it lies in shared memory, and its leading and stride offsets: atoms of
-    eight rows of a swizzle's width, one after the other in memory, K before rows or, if rows are
-    neighbours, rows before K.
+    A matrix (rows, K), of elements of so many bytes, as it lies in shared memory, and its leading
+    and stride offsets: atoms of eight rows of a swizzle's width, one after the other in memory, K
+    before rows or, if rows are neighbours, rows before K.
     """
     turned = matrix.T if along_rows else matrix
-    width = (swizzle or 16) // 2
+    unit = 16 // bytes
+    width = (swizzle or 16) // bytes
     outer, inner = turned.shape
     across = -(-inner // width)
     atom = 8 * width
     flat = np.zeros(-(-outer // 8) * across * atom, matrix.dtype)
     for o in range(outer):
         for i in range(inner):
-            where = place(o % 8, i % width // 8, swizzle) // 2 + i % 8
+            where = place(o % 8, i % width // unit, swizzle) // bytes + i % unit
             flat[(o // 8 * across + i // width) * atom + where] = turned[o, i]
-    ahead, below = 2 * atom, 2 * atom * across
+    ahead, below = bytes * atom, bytes * atom * across
     if along_rows and not swizzle:
         return flat, below, ahead
     return flat, ahead, below
@@ -103,7 +106,7 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
   %q = kernel.matrix_descriptor %B[0] leading {lb} stride {sb} swizzle {mb}
     : memref<{b}x{e}, #kernel.shared>
   kernel.wgmma_fence %acc : memref<{tiles}x4xf32, #kernel.local>
-  kernel.wgmma <{shape}, {e}> %acc[0, 0], %p{m_major}, %q{n_major}
+  kernel.wgmma <{shape}, {factors}> %acc[0, 0], %p{m_major}, %q{n_major}
     : memref<{tiles}x4xf32, #kernel.local>
   kernel.wgmma_commit
   kernel.wgmma_wait 0, %acc : memref<{tiles}x4xf32, #kernel.local>
@@ -121,23 +124,27 @@ class Product:
         self, n: int, e: str, swizzles: tuple[int, int], majors: tuple[bool, bool]
     ) -> None:
         rng = np.random.default_rng(n)
-        self.type = e
+        self.type, k, bytes = ("f32", 8, 4) if e == TF32 else (e, 16, 2)
         dtype = np.float16 if e == "f16" else np.float32
-        a, b = (rng.standard_normal((rows, 16)).astype(dtype) for rows in (64, n))
+        a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (64, n))
+        read = a, b
         if e == "bf16":
-            a, b = bf16(a), bf16(b)
+            read = a, b = bf16(a), bf16(b)
+        elif e == TF32:
+            read = tuple((m.view(np.int32) & TF32_MASK).view(np.float32) for m in (a, b))
         c = rng.standard_normal((64, n)).astype(np.float32)
-        self.exact = c + a.astype(np.float64) @ b.T.astype(np.float64)
+        self.exact = c + read[0].astype(np.float64) @ read[1].T.astype(np.float64)
         self.at = sums_at(n)
         self.shape = (128, n // 2)
         c_lanes = c[self.at]
         (x, la, sa), (y, lb, sb) = (
-            image(matrix, swizzle, along_rows=major)
+            image(matrix, swizzle, along_rows=major, bytes=bytes)
             for matrix, swizzle, major in zip((a, b), swizzles, majors, strict=True)
         )
         self.inputs = (x, y, c_lanes)
         self.text = TEXT.format(
-            a=x.size, b=y.size, w=n // 2, e=e, tiles=n // 8, shape=f"m64n{n}k16",
+            a=x.size, b=y.size, w=n // 2, e=self.type, factors=e, tiles=n // 8,
+            shape=f"m64n{n}k{k}",
             rounds_a=x.size // 128, rounds_b=y.size // 128,
             la=la, sa=sa, ma=swizzles[0], lb=lb, sb=sb, mb=swizzles[1],
             m_major=" m_major" if majors[0] else "", n_major=" n_major" if majors[1] else "",
@@ -166,10 +173,10 @@ class Product:
 MODES = (0, 32, 64, 128)
 BOTH = [
     (n, e, swizzles, majors)
-    for n, e in ((8, "f16"), (64, "bf16"), (128, "f16"))
+    for n, e in ((8, "f16"), (64, "bf16"), (128, "f16"), (64, TF32))
     for swizzles in zip(MODES, MODES[::-1], strict=True)
     for majors in ((False, False), (False, True), (True, False))
-    if not (majors[1] and swizzles[1] // 2 > n)
+    if not (majors[1] and swizzles[1] // 2 > n) and not (e == TF32 and any(majors))
 ]
 
 
@@ -326,8 +333,9 @@ def test_every_mutant_is_found() -> None:
 
 def _all_texts() -> Iterator[str]:
     for n, (name, e) in enumerate(WARPGROUP_SHAPES):
-        columns = int(name.removeprefix("m64n").removesuffix("k16"))
-        text = Product(columns, e, (128, 128 if columns >= 64 else 32), (n % 2 > 0, False)).text
+        columns = WARPGROUP_SHAPES[name, e].n
+        turned = n % 2 > 0 and e != TF32
+        text = Product(columns, e, (128, 128 if columns >= 64 else 32), (turned, False)).text
         yield text.replace(" @product", f" @product_{name}_{e}", 1)
 
 

@@ -82,7 +82,9 @@ class Counts:
     group_flops: float = 0
     """The same of a warp's part of what its warpgroup multiplies."""
     tf32_flops: float = 0
-    """The same of tf32."""
+    """As `tensor_flops`, of tf32."""
+    group_tf32_flops: float = 0
+    """As `group_flops`, of tf32."""
     waits: float = 0
     """Times that a thread waits for global memory, one after the other, with nothing to do."""
     overlapped: float = 0
@@ -105,6 +107,7 @@ _SHARED = (
     "tensor_flops",
     "group_flops",
     "tf32_flops",
+    "group_tf32_flops",
     "cluster_bytes",
 )
 """What an SM does for its blocks, not what a thread waits for."""
@@ -327,7 +330,11 @@ class _Walk:
             case WgmmaOpBase():
                 shape = op.shape.sizes
                 warps = WARPGROUP // WARP
-                counts.group_flops += times * 2 * shape.m * shape.n * shape.k / warps
+                flops = times * 2 * shape.m * shape.n * shape.k / warps
+                if op.shape.factors.data == TF32:
+                    counts.group_tf32_flops += flops
+                else:
+                    counts.group_flops += flops
                 counts.slots += times
             case kernel.MatrixDescriptorOp():
                 counts.slots += 2 * times  # the address, and the fields

@@ -14,6 +14,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
 from dlc.dialects.layouts import PERIOD, UNIT, SwizzleAttr, shape_of
+from dlc.dialects.mma_layouts import TF32
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
 
@@ -85,8 +86,6 @@ def _told_matrix(
     if load.where or not is_shared(load.ref):
         return "is not in shared memory"
     type, (k,) = memref_of(load.ref), reduce.axes_of(FRAGMENT)
-    if not isinstance(type.layout, SwizzleAttr):
-        return "is not swizzled (split-inner-for-swizzle)"
     if len(shape_of(type)) < 2 or type.element_type != reduce.mma.element:
         return f"is a {type}"
     *outer, second, last = load.subscripts
@@ -98,6 +97,10 @@ def _told_matrix(
             break
     else:
         return "has no rows along K, and none across"
+    if along_rows and reduce.mma.factors.data == TF32:
+        return f"lies across K: of {TF32}, wgmma reads rows along it"
+    if not isinstance(type.layout, SwizzleAttr):
+        return "is not swizzled (split-inner-for-swizzle)"
     start = tuple(e.substitute(lambda v: 0 if v in axes else None) for e in load.subscripts)
     extents = (reduce.mma.sizes.k, count) if along_rows else (count, reduce.mma.sizes.k)
     return _told(load, type, start, along_rows, extents)

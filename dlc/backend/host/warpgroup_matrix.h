@@ -31,8 +31,9 @@ struct SharedMatrix {
   // The bytes of a row: of 16-byte units that stay together with no swizzle.
   int width() const { return mode == 0 ? 16 : 256 >> mode; }
 
-  const uint16_t* at(int along, int k, bool along_major) const {
-    const int inner = 2 * (along_major ? along : k), outer = along_major ? k : along;
+  // The place of an element of so many bytes.
+  const void* at(int along, int k, bool along_major, int bytes) const {
+    const int inner = bytes * (along_major ? along : k), outer = along_major ? k : along;
     // Without a swizzle, 16 bytes along the row are `leading` apart where rows lie along K, and
     // `stride` apart where they do not.
     const int next = mode == 0 && along_major ? stride : leading;
@@ -42,25 +43,24 @@ struct SharedMatrix {
     else place += inner;
     uintptr_t address = start + place;
     if (mode != 0) address ^= (address >> 7 & (width() / 16 - 1)) << 4;
-    return reinterpret_cast<const uint16_t*>(address);
+    return reinterpret_cast<const void*>(address);
   }
 };
 
 template <class T>
-inline float element(const uint16_t* from) {
+inline float element(const SharedMatrix& of, int along, int k, bool along_major) {
   T value;
-  memcpy(&value, from, sizeof value);
+  memcpy(&value, of.at(along, k, along_major, sizeof value), sizeof value);
   return number(value);
 }
 
-// Adds A B, of B (16, N) where a descriptor says, to the sums of the threads of a warpgroup.
-template <class T, int N, bool n_major, class Thread>
-inline void add_product(void* const* threads, const float (&left)[64][16]) {
-  constexpr int K = 16;
+// Adds A B, of B (K, N) where a descriptor says, to the sums of the threads of a warpgroup.
+template <class T, int N, int K, bool n_major, class Thread>
+inline void add_product(void* const* threads, const float (&left)[64][K]) {
   const SharedMatrix b(static_cast<Thread*>(threads[0])->b);
   float right[K][N], sum[64][N];
   for (int k = 0; k < K; ++k)
-    for (int n = 0; n < N; ++n) right[k][n] = element<T>(b.at(n, k, n_major));
+    for (int n = 0; n < N; ++n) right[k][n] = element<T>(b, n, k, n_major);
   const auto each = [&](auto&& act) {
     for (int t = 0; t < 128; ++t) {
       const Thread& of = *static_cast<Thread*>(threads[t]);
@@ -84,8 +84,8 @@ inline void check_same(void* const* threads, Same&& same) {
       dlc_trap("the threads of a warpgroup give wgmma different matrix descriptors");
 }
 
-// Requests C + A B for A (64, 16) and B (16, N): T is the type of the factors' elements.
-template <class T, int N, bool m_major, bool n_major>
+// Requests C + A B for A (64, K) and B (K, N): T is the type of the factors' elements.
+template <class T, int N, int K, bool m_major, bool n_major>
 inline void wgmma(float* sums, long long a, long long b, Layout at) {
   struct Thread {
     float* sums;
@@ -95,10 +95,10 @@ inline void wgmma(float* sums, long long a, long long b, Layout at) {
   dlc_wgmma(&mine, sizeof mine, [](void* const* threads) {
     check_same<Thread>(threads, [](auto& x, auto& y) { return x.a == y.a && x.b == y.b; });
     const SharedMatrix a(static_cast<Thread*>(threads[0])->a);
-    float left[64][16];
+    float left[64][K];
     for (int m = 0; m < 64; ++m)
-      for (int k = 0; k < 16; ++k) left[m][k] = element<T>(a.at(m, k, m_major));
-    add_product<T, N, n_major, Thread>(threads, left);
+      for (int k = 0; k < K; ++k) left[m][k] = element<T>(a, m, k, m_major);
+    add_product<T, N, K, n_major, Thread>(threads, left);
   });
 }
 
@@ -121,7 +121,7 @@ inline void wgmma_held(float* sums, const T* a, long long b, Layout at, Layout a
         left[place.row][place.column] = number(of.a[n]);
       }
     }
-    add_product<T, N, n_major, Thread>(threads, left);
+    add_product<T, N, 16, n_major, Thread>(threads, left);
   });
 }
 

@@ -12,7 +12,13 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
-from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES, OF_WARPGROUPS
+from dlc.dialects.mma_layouts import (
+    OF_FLOATS,
+    OF_HALVES,
+    OF_WARPGROUPS,
+    SHAPES,
+    WARPGROUP_SHAPES,
+)
 from dlc.ir.expr import Expr
 from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
@@ -84,7 +90,8 @@ class RegisterTilePass(SchedulingPass):
     With `mma=m64n128k16`, or another number of columns, on sm_90, the threads that there were
     become warpgroups of 128 threads, whose four warps (`%quarter`) have 16 rows of 64 each. K is in
     runs of 16. Slabs of both factors that are swizzled are multiplied where they lie, by `wgmma`,
-    which reads them by itself; each warp multiplies by `m16n8k16` what lies otherwise.
+    which reads them by itself; each warp multiplies by `m16n8k16` what lies otherwise. Those of f32
+    take `mma=m64n128k8 precision=tf32` and the like, with K in runs of 8, and have to lie along K.
     ```
       %p = tile.reduce add by <m64n128k16, bf16>(%quarter, %group, %member, %half, %pair)
           serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
@@ -107,7 +114,8 @@ class RegisterTilePass(SchedulingPass):
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
     mma: str = ""
     """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves or
-    `m16n8k8` of f32, or a warpgroup, `m64n128k16` of halves and the like; none if empty."""
+    `m16n8k8` of f32, or a warpgroup, `m64n128k16` of halves, `m64n128k8` of f32 and the like; none
+    if empty."""
     precision: str = "f32"
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
@@ -115,19 +123,26 @@ class RegisterTilePass(SchedulingPass):
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
         "mma": Domain(
-            ("", *OF_HALVES, *OF_FLOATS, *OF_WARPGROUPS), narrowed=lambda s: _products(s)
+            tuple(dict.fromkeys(("", *OF_HALVES, *OF_FLOATS, *OF_WARPGROUPS))),
+            narrowed=lambda s: _products(s),
         ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = (*OF_HALVES, *OF_FLOATS)
+        known = [name for name, _ in SHAPES]
         if self.mma and self.mma not in (*known, *OF_WARPGROUPS):
-            columns = ", ".join(name[4:-3] for name in OF_WARPGROUPS)
-            shapes = f"{', '.join(known)} or m64nNk16 with an N of {columns}"
+            columns = ", ".join(
+                str(n) for n in dict.fromkeys(s.n for s in WARPGROUP_SHAPES.values())
+            )
+            warps = ", ".join(dict.fromkeys(known))
+            shapes = f"{warps}, or m64nNk16 or m64nNk8 with an N of {columns}"
             raise OptionError("mma", f"expected {shapes}, found {self.mma}")
         fitting = OF_TENSOR_CORES if self.mma in OF_FLOATS else ("f32",)
+        if self.mma in OF_WARPGROUPS and self.precision == "3xtf32":
+            message = "a warpgroup reads factors as they lie in shared memory, and not their parts"
+            raise OptionError("precision", message, "take precision=tf32, or mma=m16n8k8")
         if self.precision not in fitting:
             shape = f"mma={self.mma}" if self.mma else "products by threads"
             message = f"expected {' or '.join(fitting)} for {shape}, found {self.precision}"
@@ -189,9 +204,14 @@ def _extents(s: Situation) -> Iterator[Value]:
 
 def _products(s: Situation) -> tuple[Value, ...]:
     """Those of tensor cores where inputs are halves, or f32 that they may multiply."""
-    of_groups = OF_WARPGROUPS if s.halves and s.target.has("wgmma") else ()
-    floats = OF_FLOATS if s.multiplies_f32 else ()
-    return "", *(OF_HALVES if s.halves else ()), *floats, *of_groups
+    floats = [n for n in OF_FLOATS if s.multiplies_f32 and (n not in OF_WARPGROUPS or _groups(s))]
+    halves = [n for n in OF_WARPGROUPS if s.halves and n not in OF_FLOATS and s.target.has("wgmma")]
+    return "", *(OF_HALVES if s.halves else ()), *floats, *halves
+
+
+def _groups(s: Situation) -> bool:
+    """True if warpgroups multiply f32 as it may be multiplied."""
+    return s.target.has("wgmma") and s.target.precision == "tf32"
 
 
 def _precisions(s: Situation) -> tuple[Value, ...]:

@@ -151,20 +151,24 @@ def _wgmma(shape: MmaAttr) -> Function:
     factors, sizes = shape.factors.data, shape.sizes
     count = sizes.c.width
     registers = _wrapped([f"%{n}" for n in range(count)])
-    a, b, p, turned = f"%{count}", f"%{count + 1}", f"%{count + 2}", f"%{count + 3}, %{count + 4}"
+    a, b, p = (f"%{count + n}" for n in range(3))
+    halves = factors in _HEADERS  # of others, rows lie along K, and nothing says so
+    turned = f", %{count + 3}, %{count + 4}" if halves else ""
+    majors = ', "n"(int(m_major)), "n"(int(n_major))' if halves else ""
     sums = operands("+f", "sums", count)
+    type = element(shape.element).c if halves else "dlc::tf32"
     device = (
         'asm volatile("{ .reg .pred p;"\n'
         f'             "setp.ne.b32 p, {p}, 0;"\n'
         f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}.{factors}"\n'
         f'             " {{{registers}}},"\n'
-        f'             " {a}, {b}, p, 1, 1, {turned}; }}"\n'
+        f'             " {a}, {b}, p, 1, 1{turned}; }}"\n'
         f"             : {sums}\n"
-        '             : "l"(a), "l"(b), "n"(1), "n"(int(m_major)), "n"(int(n_major)) : "memory");'
+        f'             : "l"(a), "l"(b), "n"(1){majors} : "memory");'
     )
     host = (
         f"const dlc::Layout at = {layout_function(sizes.c)};\n"
-        f"dlc::wgmma<{element(shape.element).c}, {sizes.n}, m_major, n_major>(sums, a, b, at);"
+        f"dlc::wgmma<{type}, {sizes.n}, {sizes.k}, m_major, n_major>(sums, a, b, at);"
     )
     return Function(
         wgmma_name(shape),
@@ -174,7 +178,7 @@ def _wgmma(shape: MmaAttr) -> Function:
         f"{INLINE} void {wgmma_name(shape)}(\n    float* sums, long long a, long long b)",
         device,
         host,
-        (_HEADERS[factors],),
+        (_HEADERS[factors],) if halves else (),
         90,
         last_arch=90,
     )
@@ -190,7 +194,8 @@ def _functions() -> Iterator[Function]:
     yield from (_DESCRIPTOR, _PIN, _PIN_FACTOR, _FENCE, _COMMIT, _WAIT, _SET_REGISTERS)
     for names in WARPGROUP_SHAPES:
         yield _wgmma(MmaAttr(*names))
-        yield _wgmma_held(MmaAttr(*names))
+        if names[1] in _HEADERS:
+            yield _wgmma_held(MmaAttr(*names))
 
 
 WGMMA_FUNCTIONS = tuple(_functions())

@@ -40,10 +40,10 @@ kernel.func @global(%x: memref<64x64xf16>) -> () grid 1 block 128 {
 // -----
 
 kernel.func @f32() -> () grid 1 block 128 {
-  %A = kernel.alloc_shared : memref<64x64xf32, #kernel.shared>
-  %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x64xf32, #kernel.shared>
+  %A = kernel.alloc_shared : memref<64x64xi32, #kernel.shared>
+  %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x64xi32, #kernel.shared>
 }
-// CHECK: expected elements of f16 or bf16, found f32
+// CHECK: expected elements of f16, bf16 or f32, found i32
 
 // -----
 
@@ -119,3 +119,24 @@ kernel.func @mma(%x: memref<8xbf16>, %z: memref<64xf32>) -> () grid 1 block 128 
   %d = kernel.mma <m64n8k16, bf16> %a, %b, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
 }
 // CHECK: expected a product of a warp, found #kernel.mma<m64n8k16, bf16>: kernel.wgmma
+
+// -----
+
+kernel.func @across() -> () grid 1 block 128 {
+  %A = kernel.alloc_shared : memref<64x32xf32, #kernel.shared>
+  %acc = kernel.alloc_local : memref<8x4xf32, #kernel.local>
+  %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x32xf32, #kernel.shared>
+  kernel.wgmma <m64n64k8, tf32> %acc[0, 0], %a, %a n_major : memref<8x4xf32, #kernel.local>
+}
+// CHECK: expected factors of tf32 whose rows lie along K
+
+// -----
+
+kernel.func @held() -> () grid 1 block 128 {
+  %A = kernel.alloc_shared : memref<64x32xf32, #kernel.shared>
+  %acc = kernel.alloc_local : memref<8x4xf32, #kernel.local>
+  %p = kernel.alloc_local : memref<8xf32, #kernel.local>
+  %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x32xf32, #kernel.shared>
+  kernel.wgmma_held <m64n64k8, tf32> %acc[0, 0], %p[0], %a : memref<8x4xf32, #kernel.local>, memref<8xf32, #kernel.local>
+}
+// CHECK: expected a product of halves, found #kernel.mma<m64n64k8, tf32>
