@@ -15,7 +15,13 @@ from dlc.analysis.tile.cascade_slabs import CascadeSlabs, cascade_slabs, product
 from dlc.analysis.tile.matrix_products import instruction
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD
-from dlc.dialects.mma_layouts import OF_HALVES, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
+from dlc.dialects.mma_layouts import (
+    OF_FLOATS,
+    OF_HALVES,
+    OF_WARPGROUPS,
+    WARPGROUP_SHAPES,
+    MmaAttr,
+)
 from dlc.dialects.register_counts import product_obstacle
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
@@ -111,7 +117,7 @@ def _slabs_of_cascade(
 ) -> CascadeSlabs | None:
     """What warps hold of the slabs of a cascade, if there is one that multiplies them. OptionError
     if they cannot."""
-    if len(serial) < 2 or shape not in (*OF_HALVES, *OF_WARPGROUPS):
+    if len(serial) < 2 or shape in OF_FLOATS or shape not in (*OF_HALVES, *OF_WARPGROUPS):
         return None
     slabs = cascade_slabs(launch, serial[-2], sizes[-2])
     if isinstance(slabs, str):
