@@ -9,12 +9,14 @@ computes with them is the program, from the first such statement to the last.
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
 import math
 import sys
 import tokenize
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,15 +24,25 @@ from typing import Any
 import torch
 
 from dlc.frontend.caught import own_streams
+from dlc.frontend.foreign import is_own
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import place_at, place_in
+from dlc.frontend.process_state import ProcessState
+from dlc.frontend.program_module import Program
 from dlc.frontend.quiet_traces import SHOWS, shows
 from dlc.frontend.random import RandomTensors
+from dlc.frontend.script_live import Live
 from dlc.frontend.script_result import program_of
+from dlc.frontend.script_shared import reads_by_any_name
 from dlc.frontend.script_sizes import ScriptSizes
+from dlc.frontend.script_state import StateChanged
 from dlc.frontend.script_trials import tried
+from dlc.frontend.script_turns import TURN, TURNS, turn, turns
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
+
+AT_HAND = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
+"""What a text has without an import."""
 
 
 def capture_script(
@@ -84,31 +96,65 @@ def capture_text(
             "expected a program: an expression that computes tensors, found no statement",
             Place(filename, 1, 1, ""),
         )
-    torch.manual_seed(seed)
-    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
-    scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, SHOWS: shows, **names}
-    lifter = Lifter(filename, tree, scope, RandomTensors(), ScriptSizes(filename, tree, sizes))
+    live, first = Live(), None
+    states = ProcessState(tree).states(AT_HAND)
+    undo = [state.undo for state in states.values() if state.undo is not None]
+    known = {*sys.modules}
+    while True:
+        torch.manual_seed(seed)
+        try:
+            with ExitStack() as stack:
+                if first is not None:  # what the text shows has been shown
+                    stack.enter_context(redirect_stdout(StringIO()))
+                    stack.enter_context(redirect_stderr(StringIO()))
+                program, notes = _captured(copy.deepcopy(tree), filename, argv, sizes, live)
+            for note in notes:
+                print(note, file=sys.stderr)
+            return program
+        except ImportFailure as error:
+            first = first or error
+            again = None
+            if isinstance(error, StateChanged) and not reads_by_any_name(tree):
+                again = live.again(error)
+            if again is None:
+                raise first from None
+            live = again
+            for one in undo:
+                one()
+            for name in [n for n in sys.modules if n not in known and is_own(n)]:
+                del sys.modules[name]
+
+
+def _captured(
+    tree: ast.Module,
+    filename: str,
+    argv: Sequence[str],
+    sizes: Mapping[str, Collection[int]],
+    live: Live,
+) -> tuple[Program, list[str]]:
+    """The program, and what is to be said of it."""
+    hooks = {SHOWS: shows, TURN: turn, TURNS: turns}
+    scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **hooks, **AT_HAND}
+    random = RandomTensors()
+    lifter = Lifter(filename, tree, scope, random, ScriptSizes(filename, tree, sizes), live=live)
     statements = Statements(lifter)
     with _arguments(argv), own_streams():
         statements.lift(tree.body)
     if statements.result is None:
-        last = tree.body[-1]
         raise (
             statements.functions.unseen
             or lifter.runs.unseen()
             or ImportFailure(
                 "expected statements that compute tensors from tensors, such as "
                 "`model(torch.randn(4, 8))`; found none",
-                place_at(filename, last),
+                place_at(filename, tree.body[-1]),
             )
         )
     statements.settings.put_back()
     program = program_of(lifter, statements)
     if not program[0].is_tried:
         tried(*program)
-    for note in lifter.runs.notes(lifter.inputs):
-        print(note, file=sys.stderr)
-    return program
+    return program, [*lifter.runs.notes(lifter.inputs)]
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from dlc.frontend.process_state import ProcessState
 from dlc.frontend.program_values import ProgramValues, has_tensor, is_module, owner_of
 from dlc.frontend.random import storage_key, tensors_in
 from dlc.frontend.script_runs import ASSIGNED, EARLY, GIVEN, KEPT_NUMBERS, UNSEEN
+from dlc.frontend.script_state import StateChanged
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.subexpressions import PART_OF_CREATION, code_now, is_static, parts_of, rebuild
 
@@ -189,8 +190,13 @@ class Lifter(ProgramValues):
 
         state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
         before = self._before_call(parts) if isinstance(node, ast.Call) else None
-        told = self._told() if self.inline is not None and isinstance(node, ast.Call) else None
-        part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
+        told = self._told(reached) if self.inline is not None and reached else None
+        try:
+            part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
+        except ImportFailure as error:
+            if isinstance(node, ast.Call) and self._reads_shared(error):
+                return Part(rebuild(node, children, self.use))
+            raise
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
                 raise ImportFailure(KEPT_NUMBERS, place_at(self.filename, node))
@@ -224,10 +230,17 @@ class Lifter(ProgramValues):
         part.name = self.path(node, children, part)
         return part
 
-    def _told(self) -> Memento | None:
-        """What is in the streams and containers to which a call may add, if it is the program's."""
+    def _reads_shared(self, error: ImportFailure) -> bool:
+        """True if what was called has read what the program changes, which is not there yet."""
+        why = error.__cause__
+        return isinstance(why, NameError) and why.name in self.shared
+
+    def _told(self, reached: Iterable[Any]) -> Memento | None:
+        """What a call may add to or count, if it is the program's: streams, containers, buffers."""
         values = [self.scope[name] for name in self.changed_within if name in self.scope]
         found = [*set_streams(), *(v for v in values if isinstance(v, CONTAINERS))]
+        modules = (v for v in reached if isinstance(v, torch.nn.Module))
+        found += (module for module in modules if next(module.buffers(), None) is not None)
         return Memento(found, ()) if found else None
 
     def _reached(self, call: ast.Call) -> list[Any]:
@@ -355,8 +368,12 @@ class Lifter(ProgramValues):
         return node
 
     @contextmanager
-    def early_hint(self) -> Iterator[None]:
-        """Says why what the program computes, and what its functions keep, is not there yet."""
+    def early_hint(self, node: ast.AST) -> Iterator[None]:
+        """
+        Says why what the program computes, and what its functions keep, is not there yet, where a
+        piece of text runs; StateChanged for a container that they may keep it in, or a function
+        that reads it.
+        """
         try:
             yield
         except NameError as error:
@@ -364,9 +381,31 @@ class Lifter(ProgramValues):
                 raise
             place = place_of_error(self.filename, error)
             raise read_too_early(error.name, place) from error
-        except (LookupError, AttributeError) as error:
-            with_hint(error, EARLY if self.computed or self.inputs else None)
+        except (LookupError, AttributeError, TypeError) as error:
+            if not (self.computed or self.inputs):
+                raise
+            place = place_of_error(self.filename, error)
+            if place is not None and (name := self._kept_in(node)) is not None:
+                raise StateChanged(((), f".{name}"), EARLY, place) from error
+            if not isinstance(error, TypeError):
+                with_hint(error, EARLY)
             raise
+
+    def _kept_in(self, node: ast.AST) -> str | None:
+        """
+        A variable in a piece of text that functions may assign, or in which they keep something; or
+        else one that may lead to such.
+        """
+        found = {n: self.scope[n] for n in sorted(names_in(node)) if n in self.scope}
+        for name, value in found.items():
+            kept = isinstance(value, CONTAINERS) and name in self.changed_within
+            if kept or name in self.assigned_within:
+                return name
+        for name, value in found.items():
+            of_container = isinstance(owner_of(value), CONTAINERS)
+            if of_container or is_module(value) or self.functions.is_own(value):
+                return name
+        return None
 
     def _check_assigned(self, local: Mapping[str, Any], node: ast.expr) -> None:
         """ImportFailure if text that `node` runs has assigned variables, which are in `local`."""
@@ -380,7 +419,7 @@ class Lifter(ProgramValues):
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with self.runs.noting(node), self.early_hint():
+        with self.runs.noting(node), self.early_hint(node):
             # A lambda looks at the script's variables as they are when it is called.
             local = {**self.values}
             value = eval(compile(tree, self.filename, "eval"), self.scope, local)

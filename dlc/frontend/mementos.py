@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import is_
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from dlc.frontend.hidden_state import Kept, drawn_from, kept
 from dlc.frontend.insides import attributes_of, is_object
+from dlc.frontend.names_read import Binding
 from dlc.frontend.script_state import ScriptState
 
+Undo: TypeAlias = Callable[[], object]
 LEFT = (str, bytes, int, float, complex)
 """What never changes."""
 
@@ -29,9 +31,7 @@ class Memento:
     def __init__(self, values: Iterable[Any], beside: Iterable[Kept] | None = None) -> None:
         self._goes_on = False
         """True if an iterator or a file is among them, which cannot go back."""
-        self._undo: list[Callable[[], object]] = [
-            partial(torch.set_rng_state, torch.get_rng_state())
-        ]
+        self._undo: list[Undo] = [partial(torch.set_rng_state, torch.get_rng_state())]
         self._is_same: list[Callable[[], bool]] = []
         """Of what may not change."""
         self._others: list[Any] = []
@@ -66,21 +66,14 @@ class Memento:
                     self._undo.append(partial(_refill, value, value.detach().clone()))
                 else:
                     self._is_same.append(partial(_has_version, value, value._version))
-            case list():
-                undo = partial(value.__setitem__, slice(None), [*value])
-                self._keep(may_change, undo, partial(_holds, value, [*value]))
-                yield from ((item, may_change) for item in value)
-            case deque():
-                undo = partial(_refill_queue, value, [*value])
-                self._keep(may_change, undo, partial(_holds, value, [*value]))
+            case list() | deque():
+                self._keep(may_change, undo_of(value), partial(_holds, value, [*value]))
                 yield from ((item, may_change) for item in value)
             case dict():
-                undo = partial(_refill_table, value, dict(value))
-                self._keep(may_change, undo, partial(_holds_table, value, dict(value)))
+                self._keep(may_change, undo_of(value), partial(_holds_table, value, dict(value)))
                 yield from ((item, may_change) for item in value.values())
             case set():
-                undo = partial(_refill_table, value, set(value))
-                self._keep(may_change, undo, partial(value.__eq__, set(value)))
+                self._keep(may_change, undo_of(value), partial(value.__eq__, set(value)))
             case type():
                 if value.__module__ == "__main__":  # a class of the script
                     self._is_same.append(partial(_holds_table, vars(value), dict(vars(value))))
@@ -111,11 +104,29 @@ class Memento:
         undo = state.undo or (lambda: None)
         self._keep(may_change and state.undo is not None, undo, lambda: state.now() == before)
 
-    def _keep(self, may_change: bool, undo: Callable[[], object], same: Callable[[], bool]) -> None:
+    def _keep(self, may_change: bool, undo: Undo, same: Callable[[], bool]) -> None:
         if may_change:
             self._undo.append(undo)
         else:
             self._is_same.append(same)
+
+
+def undo_of(value: list[Any] | deque[Any] | dict[Any, Any] | set[Any]) -> Undo:
+    """What puts back into a container what is in it now."""
+    match value:
+        case list():
+            return partial(value.__setitem__, slice(None), [*value])
+        case deque():
+            return partial(_refill_queue, value, [*value])
+        case dict():
+            return partial(_refill_table, value, dict(value))
+        case _:
+            return partial(_refill_table, value, set(value))
+
+
+def bound_again(binding: Binding) -> Undo:
+    """What binds a name to what it is bound to now."""
+    return partial(binding.bind, binding.value)
 
 
 def _takes_attributes(value: Any) -> bool:

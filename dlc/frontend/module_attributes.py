@@ -208,6 +208,8 @@ class ModuleAttributes:
     def check_write(self, module: torch.nn.Module, name: str, value: object) -> None:
         """ImportFailure for a change of what the program has read, which a graph does only once."""
         noted = self.read.get((id(module), name))
+        if noted is not None and any(covers(module, name, False) for covers in _PUT_BACK):
+            return
         if noted is None:
             self.written[id(module), name] = module
         elif (has_value(value) or _is_held(value)) and _key(value) != noted.key:
@@ -245,6 +247,19 @@ class ModuleAttributes:
             f"which it reads, from {noted.value!r} to {value!r}: its kernels would not; keep it in "
             "a buffer (register_buffer), or change it outside of the program"
         )
+
+
+_PUT_BACK: list[Callable[[Any, str, bool], bool]] = []
+
+
+@contextmanager
+def attributes_put_back(covers: Callable[[Any, str, bool], bool]) -> Iterator[None]:
+    """What of modules is covered may change within, as it is put back there."""
+    _PUT_BACK.append(covers)
+    try:
+        yield
+    finally:
+        _PUT_BACK.pop()
 
 
 class _Recording:

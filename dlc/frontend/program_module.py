@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, TypeAlias
@@ -12,13 +13,18 @@ import torch
 
 from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.lift import Lifter
+from dlc.frontend.mementos import Undo
+from dlc.frontend.names_read import Binding
 from dlc.frontend.parts import assignment, attribute, load
-from dlc.frontend.program_values import KEPT, SELF
+from dlc.frontend.program_values import KEPT, SELF, is_module
+from dlc.frontend.script_now import DEFINING
 from dlc.frontend.script_places import place_of_sentence
-from dlc.frontend.script_shared import as_before
+from dlc.frontend.script_shared import as_before, undo_of_shared
 from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
+from dlc.frontend.script_turns import counting
 from dlc.frontend.tensor_texts import has_modules, makes_text
+from dlc.frontend.variables import is_stored
 
 Program: TypeAlias = tuple[torch.nn.Module, tuple[Any, ...]]
 """A module and its example inputs."""
@@ -56,15 +62,20 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     compares = makes or asks(made) or has_modules(lifter.scope)
     trials = Trials(lifter.filename) if compares else None
     kept = guarded(
-        _as_before(lifter, made),
-        lifter.scope,
+        as_before(made, partial(_undo, lifter)),
+        ChainMap(lifter.scope, lifter.inner),
         lifter.filename,
         lifter.tree,
         trials,
         frozenset(lifter.assigned),
+        partial(_covers, lifter),
     )
     place_of = partial(place_of_sentence, filename=lifter.filename, tree=lifter.tree)
-    own = {"forward": kept, "is_tried": trials is None, "place_of": staticmethod(place_of)}
+    own = {
+        "forward": kept,
+        "is_tried": trials is None and not lifter.changes,
+        "place_of": staticmethod(place_of),
+    }
     program: Any = type("Program", (base,), own)
     inputs = tuple(lifter.inputs.values())
     if called is not None:
@@ -75,11 +86,24 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     return module, inputs
 
 
-def _as_before(lifter: Lifter, made: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward behind whose runs what it shares with the script is what it was."""
-    if not lifter.shared and not lifter.counted:
-        return made
-    return as_before(made, lifter.shared.values(), [*lifter.counted.values()])
+def _undo(lifter: Lifter) -> list[Undo]:
+    """What makes what a program may change of the script what it is now."""
+    modes = [Binding(vars(module), "training") for module in _modules(lifter)]
+    counted = (*lifter.counted.values(), *modes)
+    return [*undo_of_shared(lifter.shared.values(), counted), *lifter.live.undo()]
+
+
+def _covers(lifter: Lifter, owner: Any, name: str, is_variable: bool) -> bool:
+    """True for what is so."""
+    if name == "training" and any(owner is module for module in _modules(lifter)):
+        return True
+    return lifter.live.covers(owner, name, is_variable)
+
+
+def _modules(lifter: Lifter) -> Iterator[torch.nn.Module]:
+    """The modules of a program."""
+    for held in filter(is_module, lifter.held.values()):
+        yield from held.modules()
 
 
 def only_called(held: Mapping[str, Any], code: ast.expr) -> str | None:
@@ -100,11 +124,18 @@ def forward(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -> Funct
     for node in ast.walk(function):
         ast.copy_location(node, result)
     kept = [assignment(KEPT + name, load(name)) for name in sorted(lifter.kept)]
-    at_result = [ast.copy_location(s, result) for s in (*kept, ast.Return(result))]
+    at_result: list[ast.stmt] = [ast.copy_location(s, result) for s in (*kept, ast.Return(result))]
+    stored = {n.id for statement in body for n in ast.walk(statement) if is_stored(n)}
+    stored |= {statement.name for statement in body if isinstance(statement, DEFINING)}
+    if shared := sorted(stored & lifter.live.names):
+        at_result.insert(0, ast.copy_location(ast.Global(shared), result))
     function.body = [*at_result[:-1], *body, at_result[-1]]
-    ast.fix_missing_locations(tree)
-    scope = {**lifter.scope, **lifter.values}
-    exec(compile(tree, lifter.filename, "exec"), scope)
-    for names in (scope, lifter.scope):
-        names.pop("__name__", None)  # in whose module Dynamo would look for what it has
-    return scope["forward"]
+    # Functions of the script and the forward have the same global variables.
+    maker = ast.parse(f"def made({', '.join(lifter.values)}):\n    pass\n    return forward")
+    (outer,) = maker.body
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body[0] = function
+    made: dict[str, Any] = {}
+    exec(compile(counting(maker), lifter.filename, "exec"), lifter.scope, made)
+    lifter.scope.pop("__name__", None)  # in whose module Dynamo would look for what it has
+    return made["made"](**lifter.values)

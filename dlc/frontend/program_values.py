@@ -14,9 +14,11 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.function_module import held_by
+from dlc.frontend.names_read import Binding
 from dlc.frontend.parts import Part, attribute, load, names_in
 from dlc.frontend.random import RandomTensors, tensors_in
 from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.script_live import Live
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import ScriptRuns
 from dlc.frontend.script_sizes import ScriptSizes
@@ -52,12 +54,18 @@ class ProgramValues:
     """All variables that the program has assigned so far."""
     shared: dict[str, Any] = field(default_factory=dict)
     """Containers that the program reads and changes as they are: `SharedContainers`."""
-    counted: dict[Hashable, tuple[Any, str]] = field(default_factory=dict)
-    """Where functions count what nothing computes with: a table or a cell, and a name in it."""
+    counted: dict[Hashable, Binding] = field(default_factory=dict)
+    """Where functions count what nothing computes with."""
+    inner: dict[str, Any] = field(default_factory=dict)
+    """The variables of functions whose statements stand for their calls."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
+    live: Live = field(default_factory=Live)
+    """What was there before the program, which changes it and computes with it."""
+    changes: bool = False
+    """True for a text that may have such."""
     is_late: Callable[[ast.AST], bool] = field(init=False)
     """True for a piece of text that must not run before what the program has of statements."""
     acts: Callable[[ast.AST], bool] = field(init=False)
@@ -86,6 +94,12 @@ class ProgramValues:
         """The variables of the script whose values its functions may change in place."""
         functions = (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.Lambda))
         return {name for function in functions for name in changed_around(function)}
+
+    @cached_property
+    def assigned_within(self) -> set[str]:
+        """The variables of the script that its functions may assign."""
+        declared = (n for n in ast.walk(self.tree) if isinstance(n, ast.Global | ast.Nonlocal))
+        return {name for node in declared for name in node.names}
 
     def is_input(self, value: Any) -> bool:
         """True if a value holds random numbers and is no parameter."""

@@ -14,6 +14,7 @@ from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_at
 from dlc.frontend.program_values import has_tensor
+from dlc.frontend.script_state import StateChanged
 from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_name, root_of
@@ -73,6 +74,7 @@ class ProgramVariables:
             self.refuse(
                 f"{name}, at which a function of the script looks; give it {name} as an argument",
                 node,
+                name,
             )
         part = self.lifter.visit(ast.copy_location(load(name), node))
         code = self.lifter.use(part)
@@ -119,7 +121,7 @@ class ProgramVariables:
             assert name is not None
             self.bring(name, target)
         elif name in self.lifter.scope and name not in self.lifter.computed:
-            self.refuse(LATE, target)
+            self.refuse(LATE, target, name)
 
     def is_of_tensor(self, target: ast.expr) -> bool:
         """True if a target is an element of an input or of what the program computed."""
@@ -151,7 +153,13 @@ class ProgramVariables:
             return not memory_of(value).isdisjoint(memory_of(there))
         return any(overlap(value, inner) for inner, _ in all_in(there))
 
-    def refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
-        """ImportFailure for a statement that changes such a thing."""
+    def refuse(self, what: str, node: ast.stmt | ast.expr, name: str | None = None) -> NoReturn:
+        """
+        ImportFailure for a statement that changes such a thing; StateChanged if it would do that
+        `name`, a variable of the script, was the program's from where that begins.
+        """
         place = place_at(self.lifter.filename, node)
-        raise ImportFailure(f"a statement changes {what}", place)
+        sentence = f"a statement changes {what}"
+        if name is None:
+            raise ImportFailure(sentence, place)
+        raise StateChanged(((), f".{name}"), sentence, place)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from dlc.frontend.dotted import value_of
+from dlc.frontend.foreign import is_own
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import names_in
+from dlc.frontend.parts import names_in, place_at
 from dlc.frontend.program_text import ProgramText
-from dlc.frontend.program_values import SELF
+from dlc.frontend.program_values import SELF, is_module
 from dlc.frontend.program_variables import LATE, ProgramVariables
 from dlc.frontend.script_calls import ScriptCalls
-from dlc.frontend.script_state import ScriptState
+from dlc.frontend.script_live import place_of, places_in
+from dlc.frontend.script_state import ScriptState, StateChanged
 from dlc.frontend.variables import changed_by, changes_inside
 
 FILLS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split())
@@ -26,6 +30,10 @@ READS = frozenset(
     "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
 )
 """Methods of modules that change nothing."""
+
+
+MODES = frozenset(("train", "eval"))
+"""Methods of modules that change how they compute, which a program puts back."""
 
 
 class Changes:
@@ -63,10 +71,25 @@ class Changes:
         return True
 
     def check_hooks(self, since: int) -> None:
-        """ImportFailure if the program has called a module `since` then, without its hooks."""
+        """
+        ImportFailure if the program has called a module `since` then, without its hooks:
+        StateChanged, so that each module is the program's.
+        """
         if self._unhooked is not None:
             if any(SELF in names_in(statement) for statement in self.program.body[since:]):
-                self.variables.refuse(LATE, self._unhooked)
+                modules = (n for n, v in self.lifter.scope.items() if is_module(v))
+                self.variables.refuse(LATE, self._unhooked, next(modules, None))
+
+    def switches(self, value: ast.expr) -> bool:
+        """True if a call has modules of the program compute otherwise from here on."""
+        match value:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if self.program.begun:
+                of = value_of(owner, self.lifter.scope)
+                if isinstance(of, torch.nn.Module) and not self.variables.computes(value):
+                    return name in MODES or is_own(
+                        getattr(getattr(type(of), name, None), "__module__", None)
+                    )
+        return False
 
     def prepares(self, value: ast.expr, last: bool) -> bool:
         """True if a call sets tensors to begin with, or changes a module."""
@@ -109,22 +132,34 @@ class Changes:
 
     @contextmanager
     def none_of_used(self, node: ast.stmt) -> Iterator[None]:
-        """ImportFailure if what runs within changes values that the program has used."""
-        if not self.program.begun:
+        """StateChanged if what runs within changes what the program has used."""
+        if not self.program.begun or not any(isinstance(n, ast.Call) for n in ast.walk(node)):
             yield
             return
         mentioned = {name for statement in self.program.body for name in names_in(statement)}
         values = [value for name, value in self.lifter.values.items() if name in mentioned]
-        used = self.lifter.functions.reached(values)
-        state = ScriptState({str(number): value for number, value in enumerate(used)})
+        used = places_in(self.lifter.functions.reached(values))
+        state = ScriptState(ChainMap(self.lifter.scope, self.lifter.inner))
         yield
-        if state.change() is not None:
-            self.variables.refuse(LATE, node)
+        path = state.change(lambda owner, name, _: place_of(owner, name) not in used)
+        if path is not None:
+            place = place_at(self.lifter.filename, node)
+            raise StateChanged(path, f"a statement changes {LATE}", place)
 
-    def refuse_late(self, node: ast.stmt | ast.expr) -> None:
-        """ImportFailure if the program has begun."""
+    def refuse_late(
+        self, node: ast.stmt | ast.expr, names: Iterable[str | None] | None = None
+    ) -> None:
+        """
+        StateChanged if the program has begun: for `names`, or what a statement mentions, it would
+        not be too late if they were the program's.
+        """
         if self.program.begun:
-            self.variables.refuse(LATE, node)
+            scope, live = self.lifter.scope, self.lifter.live.names
+            named = sorted(names_in(node)) if names is None else names
+            there = {**scope, **self.lifter.shared}
+            found = (n for n in named if n in there and n not in live)
+            mine = (n for n in found if not isinstance(there[n], ModuleType))
+            self.variables.refuse(LATE, node, next(mine, None))
 
     def _bring_arguments(self, value: ast.expr) -> None:
         """What a function of the script may change of its arguments becomes the program's."""

@@ -43,12 +43,18 @@ class ScriptFunctions:
         if isinstance(value, FunctionType) and value.__code__.co_firstlineno == _first_line(node):
             self._ran[id(value)] = value, copy.deepcopy(node)
 
+    def is_own(self, value: object) -> bool:
+        """True for a function of the script."""
+        return (
+            isinstance(value, FunctionType) and value.__code__.co_filename == self.lifter.filename
+        )
+
     def reads_data(self, function: object, seen: frozenset[int] = frozenset()) -> bool:
         """True for a function of the script that reads inputs or what the program computes."""
         function = _without_context(function)
         if not isinstance(function, FunctionType) or id(function) in seen:
             return False
-        if function.__code__.co_filename != self.lifter.filename:
+        if not self.is_own(function):
             return False
         if any(map(self.lifter.is_input, _defaults(function))):
             return True

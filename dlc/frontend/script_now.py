@@ -14,12 +14,14 @@ from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.script_calls import ScriptCalls
+from dlc.frontend.script_turns import counting
 from dlc.frontend.variables import is_stored
 
 DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
+DEFINING = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 LISTS = frozenset("parameters named_parameters modules named_modules children named_children "
                   "buffers named_buffers state_dict".split())  # fmt: skip
 """Methods by which modules tell what they hold."""
@@ -63,8 +65,9 @@ class RunsNow:
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
         reads = len(self.lifter.runs.read_at)
-        with self.lifter.runs.noting(node), self.lifter.early_hint():
+        with self.lifter.runs.noting(node), self.lifter.early_hint(node):
             tree = ast.fix_missing_locations(ast.Module([node], []))
+            tree = counting(tree) if isinstance(node, DEFINING) else tree
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
             del scope[name]

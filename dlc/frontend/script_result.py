@@ -5,17 +5,11 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from io import StringIO
-
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.module_state import kept_state
 from dlc.frontend.program_module import Program, program_module
 from dlc.frontend.program_values import has_tensor
+from dlc.frontend.script_trials import without_data
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.statements import Statements
 
@@ -33,7 +27,7 @@ def program_of(lifter: Lifter, statements: Statements) -> Program:
         return program_module(lifter, body, copy.deepcopy(result))
 
     program = program_with(text.result)
-    if not text.is_doubtful or _holds_tensors(program):
+    if not (text.is_doubtful or lifter.live.names) or _holds_tensors(program):
         return program
     for result in _earlier(text.results):
         other = program_with(result)
@@ -55,14 +49,8 @@ def _holds_tensors(program: Program) -> bool:
     """True if a program returns a tensor, or cannot be run without data."""
     module, args = program
     try:
-        with (
-            kept_state(module),
-            FakeTensorMode(allow_non_fake_inputs=True) as mode,
-            redirect_stdout(StringIO()),
-        ):
-            given = tree_map_only(torch.Tensor, mode.from_tensor, args)
-            with torch.no_grad():
-                return has_tensor(module(*given))
+        with without_data(module, args) as given:
+            return has_tensor(module(*given))
     except ImportFailure:
         raise
     except Exception:

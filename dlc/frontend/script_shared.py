@@ -7,11 +7,9 @@ functions count in a variable around them are looked at by nothing but a user's 
 from __future__ import annotations
 
 import ast
-import copy
 import functools
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -21,12 +19,13 @@ from torch.utils._pytree import tree_map
 from dlc.frontend.constants import containers_in
 from dlc.frontend.insides import CONTAINERS, LEAVES, items_in
 from dlc.frontend.lift import Lifter
+from dlc.frontend.mementos import Undo, bound_again, undo_of
+from dlc.frontend.names_read import Binding
 from dlc.frontend.parts import names_in
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.shown_values import Outputs
 from dlc.frontend.variables import changed_around
 
-OUTER = ast.Global | ast.Nonlocal
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 TABLES = frozenset(
     ("__dict__", "__globals__", "__closure__", "cell_contents", "f_globals", "f_locals")
@@ -46,25 +45,20 @@ class SharedContainers:
     def find(self, statement: ast.stmt) -> None:
         """Notes those that what a statement calls with tensors may change, if nothing else does."""
         lifter = self.lifter
-        if not (lifter.changed_within or self._counted) or self._read_by_any_name:
+        if not (lifter.changed_within or self._counted) or reads_by_any_name(lifter.tree):
             return
         named = (lifter.scope[n] for n in self._called(statement) if n in lifter.scope)
         functions = [*self._functions(named)]
         for cell in (cell for function in functions for cell in self._cells_of(function)):
-            lifter.counted[id(cell)] = cell, "cell_contents"
+            lifter.counted[id(cell)] = Binding(cell, "")
         changed = {name for function in functions for name in self._changed_by(function)}
         for name in sorted(changed - lifter.computed):
             value = lifter.scope.get(name)
             if isinstance(value, CONTAINERS) and not self._is_held(name, value):
                 self._add(name, value)
             elif type(value) in LEAVES and name in self._counted:
-                lifter.counted[name] = lifter.globals, name
+                lifter.counted[name] = Binding(lifter.globals, name)
                 self._add(name, value)
-
-    @cached_property
-    def _read_by_any_name(self) -> bool:
-        """True for a text that gets at its variables by other ways than their names."""
-        return any(map(_is_any_name, ast.walk(self.lifter.tree)))
 
     def _called(self, statement: ast.stmt) -> set[str]:
         """The variables of what is called, or passed, with something that the program computes."""
@@ -88,9 +82,9 @@ class SharedContainers:
     @cached_property
     def _counted(self) -> set[str]:
         """The variables around functions that these assign, and that nothing computes with."""
-        around = (n for n in ast.walk(self.lifter.tree) if isinstance(n, OUTER))
-        names = {name for node in around for name in node.names}
-        return names - {n.id for n in self.outputs.used if isinstance(n, ast.Name)}
+        return self.lifter.assigned_within - {
+            n.id for n in self.outputs.used if isinstance(n, ast.Name)
+        }
 
     def _is_held(self, name: str, value: Any) -> bool:
         """True if something else than the variable leads to a value."""
@@ -143,33 +137,33 @@ class SharedContainers:
             yield from (name for node in declared for name in node.names)
 
 
-def as_before(
-    forward: Callable[..., Any], shared: Iterable[Any], counted: Collection[tuple[Any, str]]
-) -> Callable[..., Any]:
-    """
-    A program behind whose runs the containers that it shares are what they were before, and what
-    the tables and cells, by name, have counted.
-    """
-    outer = [value for value in shared if isinstance(value, CONTAINERS)]
-    inside = [inner for value in outer for inner in containers_in(value)]
-    changeable = [*outer, *(inner for inner in inside if isinstance(inner, CONTAINERS))]
+def as_before(forward: Callable[..., Any], now: Callable[[], Iterable[Undo]]) -> Callable[..., Any]:
+    """A program behind whose runs all is done that `now` says in front of them."""
 
     @functools.wraps(forward)
     def run(*args: Any) -> Any:
-        before = [copy.copy(inner) for inner in changeable]
-        counts = [_count(*place) for place in counted]
+        undo = [*now()]
         try:
             return tree_map(lambda leaf: leaf, forward(*args))
         finally:
-            for inner, items in zip(changeable, before, strict=True):
-                inner.clear()
-                add: Any = inner.extend if isinstance(inner, list | deque) else inner.update
-                add(items)
-            for (owner, name), count in zip(counted, counts, strict=True):
-                put = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
-                put(name, count)
+            for one in undo:
+                one()
 
     return run
+
+
+def undo_of_shared(shared: Iterable[Any], counted: Iterable[Binding]) -> list[Undo]:
+    """What puts back what is in containers that a program shares, and what is counted."""
+    outer = [value for value in shared if isinstance(value, CONTAINERS)]
+    inside = [inner for value in outer for inner in containers_in(value)]
+    changeable = [*outer, *(inner for inner in inside if isinstance(inner, CONTAINERS))]
+    return [*map(undo_of, changeable), *map(bound_again, counted)]
+
+
+@lru_cache(maxsize=8)
+def reads_by_any_name(tree: ast.AST) -> bool:
+    """True for a text that gets at its variables by other ways than their names."""
+    return any(map(_is_any_name, ast.walk(tree)))
 
 
 def _is_any_name(node: ast.AST) -> bool:
@@ -184,10 +178,6 @@ def _is_any_name(node: ast.AST) -> bool:
         case ast.alias(name=name):
             return name in ("__main__", "builtins", "inspect")
     return False
-
-
-def _count(owner: Any, name: str) -> Any:
-    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
 
 
 def _code_of(module: torch.nn.Module) -> Iterator[Any]:

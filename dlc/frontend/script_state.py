@@ -6,6 +6,7 @@ import ast
 import functools
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from functools import partial
 from operator import eq, is_
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
@@ -21,18 +22,25 @@ from dlc.frontend.hidden_state import (
     place_of,
 )
 from dlc.frontend.insides import CONTAINERS, LEAVES, WITHOUT, held_in, is_object, is_simple
+from dlc.frontend.module_attributes import attributes_put_back
 from dlc.frontend.parts import read_too_early
 from dlc.frontend.process_state import ProcessState
 from dlc.frontend.quiet_traces import nothing_shown
 from dlc.frontend.script_objects import UNNAMED, described
 from dlc.frontend.script_places import place_of_change, place_of_draw, place_of_name
 from dlc.frontend.script_trials import Trials, run
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.script_turns import turns_counted
+from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
 
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 
+
+MADE_BEFORE = (
+    "which is made before it: its kernels would not, and what was read of it is not what it is "
+    "then; return the new value, or make it after the random tensors that it depends on"
+)
 
 Key: TypeAlias = "str | tuple[Any]"
 """How Python's text gets at an item, or its place in a list or a table."""
@@ -44,6 +52,11 @@ class _Numbered(dict[str, Any]):
     """What a value holds, by how Python's text gets at it."""
 
 
+Covers: TypeAlias = Callable[[Any, str, bool], bool]
+"""
+True for what is put back, by what holds it, its name there, and whether that is a variable of the
+script.
+"""
 Held: TypeAlias = "_Numbered | list[Any] | tuple[Any, ...] | dict[Any, Any]"
 
 
@@ -60,7 +73,7 @@ class ScriptState:
         process: ProcessState | None = None,
     ) -> None:
         self._noted: list[tuple[Path, Any, Held]] = []
-        self._states: list[tuple[Path, Callable[[], Hashable], Hashable]] = []
+        self._states: list[tuple[Path, Any, Callable[[], Hashable], Hashable]] = []
         """What is hidden in values: how it is read, and what it was."""
         states = {} if process is None else process.states(variables)
         self._beside = {name: (state.now, state.now()) for name, state in states.items()}
@@ -78,12 +91,12 @@ class ScriptState:
             if _may_change(value):
                 self._noted.append((path, value, inner))
             if (look := _state_of(value)) is not None:
-                self._states.append((path, look, look()))
+                self._states.append((path, value, look, look()))
             pending += [((path, k), v) for k, v in _items(inner) if type(v) not in LEAVES]
         self._variables = variables
 
-    def change(self) -> str | None:
-        """Where something is not what it was, as Python's text gets at it: `a.t`, `l[0]`."""
+    def change(self, covers: Covers | None = None) -> Path | None:
+        """The way to something that is not what it was; not to what is covered."""
         for path, value, before in self._noted:
             held = _held(value, self._variables)
             if _is_same(before, held):
@@ -91,12 +104,17 @@ class ScriptState:
             inner, now = dict(_items(before)), dict(_items(held))
             for key in [*inner, *now]:
                 if key not in now or key not in inner or now[key] is not inner[key]:
+                    if covers is not None and covers(value, name_of(key), not path):
+                        continue
                     if key in inner or not _is_cached(value, key):
-                        return _text((path, key))
+                        return path, key
             if isinstance(value, dict) and [*inner] != [*now]:  # in another order
-                return _text(path)
-        changed = (path for path, look, before in self._states if look() != before)
-        return next(map(_text, changed), None)
+                if covers is None or not covers(value, "", False):
+                    return path
+        for path, value, look, before in self._states:
+            if look() != before and (covers is None or not covers(value, "", False)):
+                return path
+        return None
 
     def beside(self) -> str | None:
         """What is not what it was beside variables; of generators the module that draws."""
@@ -106,6 +124,14 @@ class ScriptState:
         return next(changed, None)
 
 
+class StateChanged(ImportFailure):
+    """Something changes what there was before the program, to which `path` leads."""
+
+    def __init__(self, path: Path, message: str, place: Place | None) -> None:
+        super().__init__(message, place)
+        self.path = path
+
+
 def guarded(
     forward: Callable[..., Any],
     variables: Mapping[str, Any],
@@ -113,15 +139,23 @@ def guarded(
     tree: ast.AST,
     trials: Trials | None = None,
     assigned: Collection[str] = (),
+    covers: Covers = lambda owner, name, is_variable: False,
 ) -> Callable[..., Any]:
     """
-    The forward of a program. Where it is traced, ImportFailure if it changes what there was before
-    it: its kernels would not, and what the script read of it then is not what it would read; or,
-    with `trials`, if it does not do the same each time. A method cannot read what the program has
-    `assigned`.
+    The forward of a program. Where it is traced, StateChanged if it changes what there was before
+    it and is not covered, as its kernels would not, and what the script read of it then is not what
+    it would read; ImportFailure for what there is beside variables; or, with `trials`, if it does
+    not do the same each time. A method cannot read what the program has `assigned`.
     """
 
     process = ProcessState(tree)
+
+    def check(state: ScriptState) -> None:
+        if (path := state.change(covers)) is not None:
+            text = text_of(path)
+            place = place_of_change(text, filename, tree)
+            what = f"the program changes {described(text, variables)}, {MADE_BEFORE}"
+            raise StateChanged(path, what, place)
 
     @functools.wraps(forward)
     def checked(*args: Any) -> Any:
@@ -130,20 +164,14 @@ def guarded(
             return forward(*args)
         state = ScriptState(variables, process=process)
         try:
-            with nothing_shown():
+            counted = turns_counted(partial(check, state))
+            with nothing_shown(), counted, attributes_put_back(covers):
                 result = run(forward, args, trials)
         except NameError as error:
             if error.name is None or error.name not in assigned:
                 raise
             raise read_too_early(error.name) from error
-        if (path := state.change()) is not None:
-            raise ImportFailure(
-                f"the program changes {described(path, variables)}, which is made before it: its "
-                "kernels would not, "
-                "and what was read of it is not what it is then; return the new value, or make it "
-                "after the random tensors that it depends on",
-                place_of_change(path, filename, tree),
-            )
+        check(state)
         if (name := state.beside()) is not None:
             raise _beside_changed(name, variables, filename, tree)
         return result
@@ -215,14 +243,37 @@ def _is_same(one: Held, other: Held) -> bool:
     return all(map(is_, one, other))
 
 
-def _text(path: Path) -> str:
-    """How Python's text gets at what has such a path."""
+def found_by(path: Path, variables: Mapping[str, Any]) -> Any:
+    """What a path leads to now; LookupError where there is nothing."""
+    value: Any = variables
+    for key in _keys(path):
+        value = dict(_items(_held(value, variables)))[key]
+    return value
+
+
+def name_of(key: Key) -> str:
+    """The name of a variable or an attribute; nothing for an item."""
+    return key[1:] if isinstance(key, str) and key.startswith(".") else ""
+
+
+def root_of_path(path: Path) -> str:
+    """The variable that a path begins with."""
+    return name_of(_keys(path)[0])
+
+
+def _keys(path: Path) -> list[Key]:
+    """The keys on the way, the first of them first."""
     keys: list[Key] = []
     at: Any = path
     while at:
         at, key = at
         keys.append(key)
-    keys.reverse()
+    return keys[::-1]
+
+
+def text_of(path: Path) -> str:
+    """How Python's text gets at what has such a path."""
+    keys = _keys(path)
     of_environment = keys[0] == ".os.environ"  # whose names are bytes
     texts = (key if isinstance(key, str) else f"[{key[0]!r}]" for key in keys)
     if of_environment:
@@ -242,12 +293,12 @@ def _state_of(value: Any) -> Callable[[], Hashable] | None:
     if isinstance(value, (*WITHOUT, *CONTAINERS, tuple, frozenset, type, ModuleType)):
         return None
     if is_iterator(value):
-        return functools.partial(place_of, value)
+        return partial(place_of, value)
     if any(value is generator for generator in UNNAMED_GENERATORS):
         return None
     if (state := kept(value)) is not None:
         return state.now
-    return functools.partial(fields_of, value) if fields_of(value) else None
+    return partial(fields_of, value) if fields_of(value) else None
 
 
 def _is_cached(value: Any, key: Key) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Hashable, Sequence
-from contextlib import ExitStack, redirect_stdout
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from io import StringIO
+from itertools import chain
 from operator import setitem
 from types import FunctionType
 from typing import Any
@@ -17,6 +19,7 @@ import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -116,25 +119,51 @@ def _key(value: Any) -> Hashable:
             return type(value).__name__
 
 
-def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+@contextmanager
+def failures_unlogged() -> Iterator[None]:
+    """PyTorch does not log that an operation fails within, which a program may catch."""
+    saved = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(saved)
+
+
+@contextmanager
+def without_data(module: torch.nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """
-    Runs a program without data, as an export does, so that its first run is noted; functions of
-    torch.compile as they are in eager, since what is compiled would read the data.
+    Within, a program that is called with what is given here runs without data, as in an export: it
+    changes no tensor and shows nothing.
     """
     with ExitStack() as stack:
         stack.enter_context(kept_state(module))
-        stack.callback(setitem, _trying, 0, False)
-        _trying[0] = True
+        stack.enter_context(failures_unlogged())
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
         stack.enter_context(mode)
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(redirect_stdout(StringIO()))
         stack.enter_context(torch.no_grad())
+        of = partial(mode.from_tensor, static_shapes=True)
+        held = chain(module.named_parameters(), module.named_buffers())
+        made: dict[str, torch.Tensor] = {name: of(tensor) for name, tensor in held}
+        stack.enter_context(_reparametrize_module(module, made, tie_weights=True))
+        yield tree_map_only(torch.Tensor, of, args)
+
+
+def tried(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+    """
+    Runs a program without data, so that its first run is noted; functions of torch.compile as they
+    are in eager, since what is compiled would read the data.
+    """
+    with ExitStack() as stack:
+        stack.callback(setitem, _trying, 0, False)
+        _trying[0] = True
         for flag in ("_is_compiling_flag", "_is_exporting_flag"):
             stack.callback(setattr, torch.compiler, flag, getattr(torch.compiler, flag))
+        given = stack.enter_context(without_data(module, args))
+        for flag in ("_is_compiling_flag", "_is_exporting_flag"):
             setattr(torch.compiler, flag, True)
-        of = partial(mode.from_tensor, static_shapes=True)
-        given = tree_map_only(torch.Tensor, of, args)
         try:
             module(*given)
         except ImportFailure:

@@ -51,6 +51,11 @@ READING = frozenset(
 """Functions and methods that tell what is in files, or which there are."""
 SAVED = "what is saved here is left out of the program, whose result can be saved where it is used"
 
+OF_KERNELS = (
+    "of the warnings that are kept here, the program has those that Python's code gives, its own "
+    "and PyTorch's; what PyTorch's kernels warn of is not known where it is traced"
+)
+
 READ_AGAIN = (
     "what the program computes is saved here and files are read behind it, which kernels do not "
     "do; use the tensors themselves"
@@ -163,21 +168,27 @@ class Outputs:
 
     @cached_property
     def _keeps_warnings(self) -> bool:
-        """True for a text that keeps what it is warned of, or is stopped by it."""
+        """True for a text that keeps what it is warned of, or is stopped by it: with a note."""
         for node in ast.walk(self.lifter.tree):
             match node:
                 case ast.withitem(
-                    context_expr=ast.Call(keywords=[*_, ast.keyword(arg="record")]),
+                    context_expr=ast.Call(keywords=[*_, ast.keyword(arg="record")]) as at,
                     optional_vars=ast.Name(id=name),
                 ) if name in map(_name_of, self.used):
-                    return True
-                case ast.Attribute(attr="showwarning", ctx=ast.Store()):
-                    return True
-                case ast.Call(
-                    func=ast.Name(id=name) | ast.Attribute(attr=name),
-                    args=[ast.Constant(value="error"), *_],
+                    pass
+                case ast.Attribute(attr="showwarning", ctx=ast.Store()) as at:
+                    pass
+                case (
+                    ast.Call(
+                        func=ast.Name(id=name) | ast.Attribute(attr=name),
+                        args=[ast.Constant(value="error"), *_],
+                    ) as at
                 ) if name in ("simplefilter", "filterwarnings"):
-                    return True
+                    pass
+                case _:
+                    continue
+            self.lifter.runs.left_out.append((OF_KERNELS, at))
+            return True
         return False
 
     @cached_property

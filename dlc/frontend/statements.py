@@ -9,8 +9,10 @@ tensors, such as `main()`, stands for the function's statements, as does `loss =
 compute something of random tensors. A loop, a comprehension, a generator or a lambda that computes
 something of tensors that it makes is the program's as it stands, which draws them itself. An object
 that holds random tensors, or that the text changes, is a variable of the program, which begins with
-a copy of it. What a function that returns from within a loop, or is called through a decorator, or
-a method computes of tensors that it makes is an input, and a note says so.
+a copy of it. State that the program changes in another way, such as what functions count, is the
+program's from its first statement on (`dlc.frontend.script_live`). What a function that returns
+from within a loop, or is called through a decorator, or a method computes of tensors that it makes
+is an input, and a note says so.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from dlc.frontend.constants import copied
 from dlc.frontend.dotted import ends_script
+from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.left_out import acting, evaluated_if_true
 from dlc.frontend.lift import Lifter
 from dlc.frontend.module_state import state_of
@@ -38,7 +42,7 @@ from dlc.frontend.parts import (
 )
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_values import has_tensor
-from dlc.frontend.program_variables import LATE, ProgramVariables
+from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.script_changes import Changes
 from dlc.frontend.script_functions import ScriptFunctions
@@ -78,6 +82,7 @@ class Statements:
         lifter.acts = lambda node: any(True for _ in acting(node, self.functions))
         lifter.functions = ScriptFunctions(lifter, program.define)
         lifter.objects = ScriptObjects(lifter, program.keep)
+        lifter.changes = bool(self.functions.effects.changing or lifter.changed_within)
         found = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
         self.seen = {name for function in found for name in free_in(function)}
         """The variables of the script that its functions may look at."""
@@ -110,17 +115,20 @@ class Statements:
         for statement in statements:
             if self.ended:
                 return
+            self.lifter.live.at(statement, self.lifter)
             for named in named_expressions(statement):
                 self._statement(named, False)
             length = len(self.program.body)
             held = self._held_state() if self.program.begun else {}
             if self.variables.computes(statement):
                 self.shared.find(statement)
-            with self.settings.of(statement):
+            with self.settings.of(statement), self.changes.none_of_used(statement):
                 self._statement(statement, ends and statement is statements[-1])
+            if self.program.begun:
+                self.lifter.live.begins(statement)
             now = self._held_state() if held else {}
             if any(now[key] != before for key, before in held.items() if key in now):
-                self.variables.refuse(LATE, statement)
+                self.changes.refuse_late(statement)
             if len(self.program.body) > length and not self._redirected:
                 self.outputs.check_uncaught(statement)
             self.changes.check_hooks(length)
@@ -170,11 +178,25 @@ class Statements:
                 self.variables.computes(node) or self.program.comes_before(node)
             ):
                 self._whole(node)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                self.now.run(self.within.visit(node))
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                self._define(self.within.visit(node), name)
             case _:
                 if not self.now.run(node):
                     self._whole(node)
+
+    def _define(self, node: ast.stmt, name: str) -> None:
+        """A function or a class; one that replaces what the program may have used is its own."""
+        if self.lifter.live.assigns({name}):
+            self.program.keep(node, node)
+            self.variables.add({name})
+            return
+        if name in self.seen and name in self.lifter.scope:
+            self.changes.refuse_late(node, [name])
+        self.now.run(node)
 
     def _expression(self, node: ast.Expr, last: bool) -> None:
         value, caught = node.value, False
@@ -184,6 +206,8 @@ class Statements:
             self._inline(called, last)
         elif isinstance(value, ast.Constant) and not last:
             pass  # a docstring
+        elif self.changes.switches(value):
+            self.program.keep(ast.Expr(self.lifter.within_program(value)), node)
         elif self.changes.prepares(value, last):
             self.changes.refuse_late(node)
             before = self.lifter.random.count
@@ -210,10 +234,9 @@ class Statements:
             self._end(value)
         else:
             self.changes.bring(value)
-            with self.changes.none_of_used(node):
-                part = self.lifter.visit(value)
-                if part.now is not None:
-                    self.now.run(ast.copy_location(ast.Expr(part.now), node))
+            part = self.lifter.visit(value)
+            if part.now is not None:
+                self.now.run(ast.copy_location(ast.Expr(part.now), node))
             if not part.known and part.now is None:
                 self.program.keep(ast.Expr(part.code), node)
 
@@ -255,10 +278,9 @@ class Statements:
 
     def _assign(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> None:
         bound = {name for target in targets for name in bound_by(target)}
-        if any(
-            name in self.lifter.scope or name in self.lifter.assigned for name in bound & self.seen
-        ):
-            self.changes.refuse_late(node)
+        looked = bound & self.seen - self.lifter.live.names
+        if any(name in self.lifter.scope or name in self.lifter.assigned for name in looked):
+            self.changes.refuse_late(node, looked)
         self.changes.check_modules(value)
         stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
         again = copy.deepcopy(value)
@@ -267,7 +289,10 @@ class Statements:
             into_tensor = any(self.variables.is_of_tensor(t) for t in targets)
             now = part.code if part.known else part.now
             constant.append(
-                now is not None and not into_tensor and not (stores and self.program.begun)
+                now is not None
+                and not into_tensor
+                and not (stores and self.program.begun)
+                and not self.lifter.live.assigns(bound)
             )
         if constant[0]:
             assert now is not None
@@ -279,6 +304,8 @@ class Statements:
                 return
             part = self.lifter.visit(again, assigned=True)
         code = self.lifter.use(part)
+        if part.known and isinstance(part.value, CONTAINERS):  # each run has its own
+            code = ast.Call(self.lifter.constant(copied, value), [code], [])
         self.program.keep(ast.Assign([self.variables.target(t) for t in targets], code), node)
         self.program.has_assigned(again, targets[0])
         for name in bound & self.lifter.objects.out_of_reach:
@@ -289,10 +316,10 @@ class Statements:
         changes = self.program.begun and self.variables.is_changeable(name)
         if not isinstance(node.target, ast.Name) and not changes:
             if not self.variables.computes(node.target):
-                self.changes.refuse_late(node)
+                self.changes.refuse_late(node, [name])
         if not self.variables.computes(node) and not changes:
             if name in self.seen:
-                self.changes.refuse_late(node)
+                self.changes.refuse_late(node, [name])
             if self.now.run(node):
                 return
         value = self.lifter.use(self.lifter.visit(node.value))
@@ -398,4 +425,5 @@ class Statements:
         self.lift(body, last)
         new = self.lifter.scope
         self.lifter.scope = outer
+        self.lifter.inner |= {n: value for n, value in new.items() if n not in outer}
         outer.update({n: new[n] for n in (*call.shared, returned) if n in new})

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map_only
 from dlc.diagnostics import with_hint
 from dlc.frontend.draws import OwnGenerator
 from dlc.frontend.eager_errors import check_types
+from dlc.frontend.failed_operations import modules_left_on_failure
 from dlc.frontend.parts import closest_name, device_hint
 from dlc.frontend.recurrent_layers import shapes_only
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
@@ -56,6 +57,7 @@ def export(
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(unchecked_factors())
+        stack.enter_context(modules_left_on_failure())
         stack.enter_context(all_frames_recorded())
         stack.enter_context(shapes_only(whole))
         if isinstance(root, GraphModule):

@@ -15,6 +15,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from dlc.frontend.failed_operations import forget_failed
 from dlc.frontend.subscripts import get_item, set_item
 
 UNCHECKED: dict[Callable[..., Any], str] = {
@@ -52,4 +53,8 @@ class Unchecked(TorchFunctionMode):
             from dlc.frontend import unchecked_functions  # which few programs call
 
             func = getattr(unchecked_functions, name)
-        return (SUBSCRIPTS.get(func) or func)(*args, **(kwargs or {}))
+        try:
+            return (SUBSCRIPTS.get(func) or func)(*args, **(kwargs or {}))
+        except Exception:
+            forget_failed()
+            raise

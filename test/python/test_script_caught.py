@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_script_outside import USED, captured, captured_or_why, plain
+from script_texts import USED, assert_as_python, captured, captured_or_why, plain
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
@@ -205,3 +205,22 @@ TOLD = {
 def test_a_text_may_be_made_of_a_tensor_to_be_told(body: str) -> None:
     text = f"def f(t):\n    {body}\n{USED}r = f(y)"
     torch.testing.assert_close(captured(text), plain(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"import warnings\n{USED}with warnings.catch_warnings(record=True) as w:\n"
+        "    warnings.simplefilter('always')\n    y = F.mse_loss(y[:, None], y)\n"
+        "r = y * (1 + len(w))",
+        f"import warnings\n{USED}warnings.simplefilter('error')\ntry:\n"
+        "    y = F.mse_loss(y[:, None], y)\nexcept UserWarning:\n    y = y * 3\nr = y + 1",
+    ],
+    ids=["kept", "errors"],
+)
+def test_warnings_of_pytorchs_python_are_kept_and_a_note_tells_of_others(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        assert_as_python(text)
+    assert "what PyTorch's kernels warn of is not known" in capsys.readouterr().err

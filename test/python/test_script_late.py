@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import Any
-
 import pytest
 import torch
-from test_script_outside import captured, plain
-
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
-from dlc.frontend.source import ImportFailure
-from dlc.judge.reference import evaluate
-
-
-def assert_as_written(text: str) -> None:
-    """The program of a script computes what its `r` is."""
-    module, args = capture_text(text)
-    program = import_program(module, args)
-    bound = program.bind(args)
-    scope: dict[str, Any] = {"torch": torch, "__name__": "__main__"}
-    torch.manual_seed(0)
-    with redirect_stdout(StringIO()):
-        exec(text, scope)
-    found = program.unflatten(evaluate(program.module, bound), bound)
-    torch.testing.assert_close(found, scope["r"].detach())
-
+from script_texts import (
+    assert_as_python,
+    assert_as_python_or_refused,
+    captured,
+    plain,
+)
 
 CHOICES = {
     "a choice": "v = next(it) if 0 else 0",
@@ -52,7 +34,7 @@ CHOICES = {
 @pytest.mark.parametrize("text", CHOICES.values(), ids=list(CHOICES))
 def test_what_is_not_chosen_does_not_run_and_what_is_left_out_does(text: str) -> None:
     start = "x = torch.randn(4)\nit = iter([1., 2., 3.])\n"
-    assert_as_written(f"{start}{text}\nr = x * next(it)")
+    assert_as_python(f"{start}{text}\nr = x * next(it)")
 
 
 STEPS = (
@@ -67,7 +49,7 @@ STEPS = (
 def test_buffers_are_as_they_were_before_the_first_run(act: str, use: str) -> None:
     made = "class M(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     made += STEPS.format(act) + "        return x * self.step\n"
-    assert_as_written(f"{made}m = M()\nx = torch.randn(4)\n{use}")
+    assert_as_python(f"{made}m = M()\nx = torch.randn(4)\n{use}")
 
 
 LATE = {
@@ -86,13 +68,12 @@ LATE = {
 
 
 @pytest.mark.parametrize("act", LATE.values(), ids=list(LATE))
-def test_what_the_program_holds_does_not_change_after_it_began(act: str) -> None:
+def test_what_the_program_holds_may_change_after_it_began(act: str) -> None:
     made = (
         "m = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), lr=.1)\nc = torch.ones(4)\n"
     )
     text = f"{made}x = torch.randn(4)\ny = m(x) * c\n{act}\nr = y + m(x) * c"
-    with pytest.raises(ImportFailure, match="a statement changes what the program before it"):
-        capture_text(text)
+    assert_as_python_or_refused(text)
 
 
 ASKED = {
@@ -118,7 +99,6 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
-def test_a_module_may_not_change_behind_its_use(change: str) -> None:
+def test_a_module_may_change_behind_its_use(change: str) -> None:
     text = f"net = nn.Linear(4, 4)\nx = torch.randn(2, 4)\ny = net(x)\n{change}\nr = y + net(x)"
-    with pytest.raises(ImportFailure, match="what the program before it may have used"):
-        captured(text)
+    assert_as_python_or_refused(text)

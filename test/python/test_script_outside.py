@@ -6,23 +6,18 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from script_texts import USED, captured, captured_or_why, plain
 
 from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
-from dlc.judge.reference import evaluate
 
 LIMIT = sys.getrecursionlimit()
-USED = "x = torch.randn(4)\ny = x + 1\n"
 CALLS = "calls = []\ndef f(n):\n    calls.append(n)\n    return n\n"
 COUNTS = (
     "class Counter:\n    def __init__(self):\n        self.n = 0\n    def count(self, *given):\n"
@@ -92,28 +87,6 @@ def _forget() -> None:
     gc.enable()
     sys.setrecursionlimit(LIMIT)
     sys.path[:] = [path for path in sys.path if path != "rv"]
-
-
-def plain(text: str) -> torch.Tensor:
-    torch.manual_seed(0)
-    scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        exec(text, scope)
-    return scope["r"]
-
-
-def captured(text: str) -> torch.Tensor:
-    module, args = capture_text(text)
-    program = import_program(module, args)
-    bound = program.bind(args)
-    return program.unflatten(evaluate(program.module, bound), bound)
-
-
-def captured_or_why(text: str) -> torch.Tensor | ImportFailure:
-    try:
-        return captured(text)
-    except ImportFailure as error:
-        return error
 
 
 CHAINS = {
