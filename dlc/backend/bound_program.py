@@ -214,6 +214,11 @@ class BoundProgram:
         kinds = enumerate(self.kinds)
         return frozenset(n for n, kind in kinds if kind == "constant") - self.updated
 
+    @cached_property
+    def held(self) -> tuple[int, ...]:
+        """The arguments that are parameters and buffers."""
+        return tuple(n for n, kind in enumerate(self.kinds) if kind in ("parameter", "buffer"))
+
     @property
     def branches_on_data(self) -> bool:
         """True if what is launched depends on what was computed, so that the host waits for it."""

@@ -24,7 +24,9 @@ from dlc.backend.kept_copy import KeptCopy, to_device
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import with_hint
 from dlc.ir.home import home_of
+from dlc.log import get_logger
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
+from dlc.text import counted
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -97,7 +99,7 @@ class Executor:
         self._updated = self.program.updated
         self._kept: dict[int, KeptCopy] = {}
         """Copies of constants, by the numbers of their arguments."""
-        self._prepared = False
+        self._prepared = self._told = False
 
     @property
     def results(self) -> tuple[int, ...]:
@@ -136,6 +138,7 @@ class Executor:
         self.prepare()
         self._check(tensors)
         home = home_of(tensors) or self.backend.device
+        self._tell_of_copies(tensors)
         run = Run(self.backend, self.program.count, on_launch)
         for number, tensor in enumerate(tensors):
             here = self._here(number, tensor)
@@ -144,6 +147,23 @@ class Executor:
         with self.backend.running():
             run.take(self.program.steps)
         return [to_device(run.tensor(i), home) for i in self.results]
+
+    def _tell_of_copies(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Says once that tensors of modules are copied at each call, which are, and how much."""
+        if self._told:
+            return
+        self._told, device = True, self.backend.device
+        moved = [n for n in self.program.held if tensors[n].device != device]
+        if moved:
+            get_logger("kernels").warning(
+                "each call copies %s of modules from %s to %s, %.3g MB, the first of them %s: move "
+                "the modules there, or compile for a backend that runs where they are",
+                counted(len(moved), "tensor"),
+                tensors[moved[0]].device,
+                device,
+                sum(tensors[n].nbytes for n in moved) / 1e6,
+                self.program.argument(moved[0]),
+            )
 
     def _here(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         """An argument on the backend's device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -253,6 +254,24 @@ def test_programs_that_do_not_ask_serve_tensors_anywhere() -> None:
     program = compiled(lambda x: x * 2, X.cpu())
     same(program(X), X * 2)
     assert len(program.variants) == 1
+
+
+def test_copies_of_what_modules_hold_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    module, x = nn.Linear(6, 5), X.cpu()
+    away = compiled(module.to(FAR), X)
+    with caplog.at_level(logging.WARNING, "dlc"):
+        for scale in (1.0, 2.0):
+            module.weight.data.fill_(scale)  # which no version tells
+            same(away(X), module(X))
+        assert len([r for r in caplog.records if r.name == "dlc.kernels"]) == 1
+        said = (
+            "copies 2 tensors of modules from cuda:0 to cpu, 0.00014 MB, the first of them argument"
+        )
+        assert said in caplog.text
+        caplog.clear()
+        module.to("cpu")
+        same(compiled(module, x)(x), module(x))
+        assert not [r for r in caplog.records if r.name == "dlc.kernels"]
 
 
 def test_modules_that_move() -> None:
