@@ -112,6 +112,7 @@ class Variant:
         The results of the kernels for the tensors that `@main` takes, some of which they update.
         """
         given = [t.detach() if t.requires_grad else t for t in bound]
+        self.executor.tell_of_copies(given)
         return self.executor(given, on_launch, in_place=True)
 
     def rehearse(self, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:

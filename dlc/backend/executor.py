@@ -138,7 +138,6 @@ class Executor:
         self.prepare()
         self._check(tensors)
         home = home_of(tensors) or self.backend.device
-        self._tell_of_copies(tensors)
         run = Run(self.backend, self.program.count, on_launch)
         for number, tensor in enumerate(tensors):
             here = self._here(number, tensor)
@@ -148,7 +147,7 @@ class Executor:
             run.take(self.program.steps)
         return [to_device(run.tensor(i), home) for i in self.results]
 
-    def _tell_of_copies(self, tensors: Sequence[torch.Tensor]) -> None:
+    def tell_of_copies(self, tensors: Sequence[torch.Tensor]) -> None:
         """Says once that tensors of modules are copied at each call, which are, and how much."""
         if self._told:
             return
