@@ -126,7 +126,13 @@ def undo_of(value: list[Any] | deque[Any] | dict[Any, Any] | set[Any]) -> Undo:
 
 def bound_again(binding: Binding) -> Undo:
     """What binds a name to what it is bound to now."""
-    return partial(binding.bind, binding.value)
+    before = binding.value
+
+    def undo() -> None:
+        if binding.value is not before:
+            binding.bind(before)
+
+    return undo
 
 
 def _takes_attributes(value: Any) -> bool:

@@ -302,7 +302,9 @@ def _state_of(value: Any) -> Callable[[], Hashable] | None:
 
 
 def _is_cached(value: Any, key: Key) -> bool:
-    """True for an attribute that an object gets when it is first asked for it."""
+    """True for an attribute that an object or a class gets when it is first asked for it."""
+    if key == ".__slotnames__":  # of a class whose objects are copied
+        return True
     if not isinstance(key, str) or not is_object(value):
         return False
     if type(value).__module__ != "__main__":

@@ -31,6 +31,8 @@ COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
 PASSED_THROUGH = (HERE + "unchecked.py", HERE + "subscripts.py")
 """They stand between a program and the functions that it calls, or what stands in for these."""
+AROUND = HERE + "failed_operations.py"
+"""Stands between a tracer and the modules of a program."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
 ON_DATA = (
@@ -185,7 +187,7 @@ def _inside_program(files: Sequence[str]) -> list[int]:
     """The frames below this package's own, of the user's code and of the modules of torch.nn."""
     passed = [file in PASSED_THROUGH for file in files]
     entered = passed.index(True) if True in passed else len(files)  # what follows stands in
-    own = [i for i in range(entered) if files[i].startswith(HERE)]
+    own = [i for i in range(entered) if files[i].startswith(HERE) and files[i] != AROUND]
     return [
         i
         for i in range(own[-1] + 1 if own else 0, len(files))
