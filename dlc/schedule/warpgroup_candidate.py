@@ -315,6 +315,10 @@ class Tf32WarpgroupCandidate(WarpgroupCandidate):
     chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL // 2,)
 
     @property
+    def multiplied_by(self) -> str:
+        return f"wgmma of {self.precision}"
+
+    @property
     def _lanes(self) -> int:
         return self.target.tf32_lanes
 
