@@ -39,8 +39,17 @@ REASONS = {
     r"attention/": "Of an SM of sm_120, 99 KiB have room for chunks of 32 keys only: 30 % of what "
     "is issued for one are reads of shared memory, powers of e, maxima and factors; of the blocks "
     "along the diagonal half is masked, and computed.",
-    r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 2 us "
-    "each, for sums that are split among blocks, as there are few rows.",
+    r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 1.5 "
+    "us each, for sums that are split among blocks, as there are few rows.",
+    r"convolution/transposed[12]d|convolution-chain/transposed_mean": "What a transposed "
+    "convolution copies lies apart in memory, images by its stride and weights by their windows: "
+    "L2 fetches a sector, 8 elements, for each, and its rate is what that takes.",
+    r"convolution-chain/|block/": "A convolution's weights lie their windows' points apart: each "
+    "element of a chunk takes a sector of L2, 8 times its bytes, which is more than multiply-adds "
+    "take where images have 14 or 56 points a row. Weights that are packed by windows' points "
+    "would not; nothing packs them yet.",
+    r"product/matrices": "A launch and the way to memory and back are half of its 4.4 us.",
+    r"pool/average2d": "Windows of 11 x 11 read 121 elements for a result, from lines of L1.",
 }
 """Why programs are over `MOST` times the roofline, by the beginning of their names."""
 SASS = ("instructions", "in the loop", "registers", "spills")

@@ -35,13 +35,12 @@ from dlc.schedule.endings import (
     least_ending_seconds,
 )
 from dlc.schedule.problem import Problem
+from dlc.schedule.spreads import spread_over
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import SECTOR_BYTES, START_CLOCKS, Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
-SPREADS = (1, 2, 4, 8, 16, 32)
-"""Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
 SECTOR = SECTOR_BYTES // 4
 """Elements of fp32 that are fetched from memory at once."""
 MANY = 64
@@ -254,7 +253,8 @@ class Candidate:
         """
         p, (rows, columns) = self.problem, self.block
         (r, c), beside = self.least_along, p.beside
-        return _spread(rows, p.rows, beside[0], r), _spread(columns, p.columns, beside[1], c)
+        of_rows = spread_over(rows, p.rows, beside[0], r)
+        return of_rows, spread_over(columns, p.columns, beside[1], c)
 
     @property
     def least_along(self) -> tuple[int, int]:
@@ -350,14 +350,12 @@ class Candidate:
     @cached
     def chunk_clocks(self) -> float:
         """Clocks that an SM needs for one chunk of one block where it has warps enough."""
-        own, shared = self.units
-        return clocks_of([*own, *shared], self.target.apart)
+        return clocks_of(sum(self.units, ()), self.target.apart)
 
     def busy_clocks(self, running: float) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
         warps = running * self.thread_count / self.target.warp
-        own, shared = self.units
-        return running * clocks_together(own, shared, warps, self.target)
+        return running * clocks_together(*self.units, warps, self.target)
 
     def _awaited(self, running: float) -> float:
         """
@@ -405,8 +403,9 @@ class Candidate:
         """Bytes of the sectors of a chunk of the operands."""
         p, (rows, columns) = self.problem, self.block
         (along, _), (beside, _) = self.spread
-        of_rows = rows * (p.row_fetched + p.row_edges * _edge(along))
-        of_columns = columns * (p.column_fetched + p.column_edges * _edge(beside))
+        # A run that begins anywhere in a sector has others' elements at its ends.
+        of_rows = rows * (p.row_fetched + p.row_edges * (SECTOR - 1) / along)
+        of_columns = columns * (p.column_fetched + p.column_edges * (SECTOR - 1) / beside)
         return max(self.slab_bytes, (of_rows + of_columns) * self.points * p.bytes_)
 
     @cached
@@ -451,10 +450,8 @@ class Candidate:
         if self.most_resident < 1:
             return inf
         t, chunks = self.target, self.blocks * self.chunks
-        most = self.most_resident
-        busy = chunks / t.sms * self.busy_clocks(most) / most
-        l2_bytes = chunks * self.fetched_bytes
-        clocks = max(busy, self.path_clocks) + START
+        busy = chunks / t.sms * self.busy_clocks(self.most_resident) / self.most_resident
+        clocks, l2_bytes = max(busy, self.path_clocks) + START, chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         return ROUNDED * (t.launch_seconds + longest)
 
@@ -469,7 +466,8 @@ class Candidate:
         share = ceil(blocks / t.sms)
         running = min(share, self.most_resident)
         busy = share * self.busy_clocks(running) / running
-        hidden = max(t.latency_clocks / (max(self.depths) - 1), self.path_clocks)
+        latency = t.latency_clocks / (max(self.depths) - 1) if chunks > 1 else 0
+        hidden = max(latency, self.path_clocks)
         clocks = chunks * max(busy, ceil(share / running) * hidden) + START
         l2_bytes = blocks * chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
@@ -495,23 +493,7 @@ class Candidate:
         )
 
 
-def _edge(run: int) -> float:
-    """Elements fetched beside each of a run that begins anywhere in a sector."""
-    return (SECTOR - 1) / run
-
-
 def _us(seconds: float) -> str:
     """Microseconds, of three digits at least."""
     us = seconds * 1e6
     return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
-
-
-def _spread(points: int, extent: int, beside: int, least: int) -> tuple[int, int]:
-    """A block's points along an axis, so many at least, and along one beside it."""
-    if beside == 1:
-        return points, 1
-    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= least]
-    return min(
-        ways or [(points, 1)],
-        key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),
-    )

@@ -252,8 +252,7 @@ class CascadeCandidate:
     def busy_clocks(self, running: int) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
         warps = running * self.thread_count / self.target.warp
-        own, shared = self.units
-        return running * clocks_together(own, shared, warps, self.target)
+        return running * clocks_together(*self.units, warps, self.target)
 
     @property
     def unrolled(self) -> int:

@@ -299,8 +299,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def chunk_clocks(self) -> float:
-        own, shared = self.units
-        return clocks_of([*own, *shared], UNHIDDEN)
+        return clocks_of(sum(self.units, ()), UNHIDDEN)
 
 
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"

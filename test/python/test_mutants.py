@@ -74,7 +74,7 @@ def subjects() -> dict[str, Callable[[], Subject]]:
 
 def ending_in_one(schedule: str, combine: str = "last") -> str:
     """A schedule with a split whose last block, or cluster, folds the parts."""
-    return re.sub(' then="[^"]*"', f" combine={combine}", schedule)
+    return re.sub(r' (?:then="[^"]*"|combine=\w+)', f" combine={combine}", schedule)
 
 
 def ending_in_two(schedule: str) -> str:

@@ -1,0 +1,20 @@
+"""How the points of a block lie along an axis and along one beside it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+SPREADS = (1, 2, 4, 8, 16, 32)
+"""Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
+
+
+def spread_over(points: int, extent: int, beside: int, least: int) -> tuple[int, int]:
+    """A block's points along an axis, so many at least, and along one beside it, so that the fewest
+    lie beyond."""
+    if beside == 1:
+        return points, 1
+    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= least]
+    return min(
+        ways or [(points, 1)],
+        key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),
+    )
