@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from functools import lru_cache
-from itertools import count
 from typing import Any
 
 import loop_cases
 import numpy as np
+from verified import verify
 from xdsl.context import Context
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, f16, f32, i32, i64
@@ -26,7 +25,6 @@ from dlc.dialects.kernel_blocks import counters_of
 from dlc.error_report import format_error
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
-from dlc.ir.verification import Verifier
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_module
 from dlc.target import TARGET_ATTRIBUTE
@@ -79,21 +77,6 @@ def obeyed(module: ModuleOp, step: str) -> list[TextError]:
         assert error.text[error.start :][: error.width] in names, error
         assert "^" in format_error(error)
     return errors
-
-
-def verify(module: ModuleOp) -> None:
-    """Verifies a module as the pipeline does, which looks at nothing again that is as it was."""
-    _verifier(next(_verified) // 500).verify(module)
-
-
-@lru_cache(maxsize=1)
-def _verifier(turn: int) -> Verifier:
-    """A verifier that knows what was found valid in this turn, and not all that ever was."""
-    return Verifier()
-
-
-_verified = count()
-"""The number of modules that were verified."""
 
 
 def read_back(text: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from verified import verify
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.utils.exceptions import DiagnosticException
@@ -114,7 +115,7 @@ def run(module: ModuleOp, pipeline: str) -> list[str]:
     with collect() as remarks:
         for step in parse_pipeline(pipeline):
             step.apply(ctx, module)
-            module.verify()
+            verify(module)
     return [str(r) for r in remarks]
 
 

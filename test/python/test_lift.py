@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from verified import verify
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import (
@@ -30,7 +31,6 @@ import loop_interpreter
 import tensor_ir_interpreter
 
 from dlc.dialects import loop, tensor_ir
-from dlc.ir.dominance import verify_dominance
 from dlc.registry import parse_pipeline, register
 
 D = AffineExpr.dimension  # (of xDSL, `n - D(0)` means `D(0) - n`)
@@ -49,8 +49,7 @@ def apply(module: ModuleOp, pipeline: str) -> None:
     ctx = register(Context())
     for step in parse_pipeline(pipeline):
         step.apply(ctx, module)
-        module.verify()
-        verify_dominance(module)
+        verify(module)
         text = str(module)
         assert str(parse(text)) == text
 

@@ -23,6 +23,7 @@ from expected import rounded
 from families import FAMILIES, Case, Program, arguments, normal, put
 from made_up import MADE_UP
 from torch.utils._pytree import tree_leaves
+from verified import verify
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
@@ -80,7 +81,7 @@ def interpreted(function: Callable[..., Any], args: list[torch.Tensor]) -> tuple
     found: list[Any] = []
     for step in PASSES:
         step.apply(Context(), program.module)
-        program.module.verify()
+        verify(program.module)
         if step in (PASSES[0], PASSES[-1]):
             results = interpreter.run(program.module, bound)
             found.append(program.unflatten(results, bound))
