@@ -18,6 +18,7 @@ from xdsl.traits import ConstantLike
 from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.mma_products import is_numbered, mma_products
+from dlc.analysis.loop.product_matrices import has_boxes, lies_along_k
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -61,6 +62,11 @@ class CascadeProblem:
     """True if memory tells how many keys there are."""
     halves: bool = False
     """True if all products are of two loaded elements of f16, or of bf16."""
+    matrices: bool = False
+    """True if these are elements of matrices in memory, those of scores with neighbours along the
+    products that a score sums, the others with neighbours along columns."""
+    boxes: bool = False
+    """True if TMA can copy boxes of what is loaded for keys."""
 
     @property
     def skips(self) -> bool:
@@ -137,6 +143,10 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         elif (kind := (row in varies, key in varies)) in sizes:
             sizes[kind] += size * (width if deep else 1)
     batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
+    halves = bool(within) and _is_of_halves(fold, within[0], (row, column), along)
+    matrices, boxes = (
+        _in_memory(fold, within[0], (row, column), along) if halves else (False, False)
+    )
     rows, bounds = 1 if row is None else outer.hint(row), _bounds(exponent, row, key)
     problem = CascadeProblem(
         batch,
@@ -153,7 +163,9 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         _share(bounds, rows, fold.hint(key)),
         bounds,
         _ends_early(exponent, outer, key),
-        bool(within) and _is_of_halves(fold, within[0], (row, column), along),
+        halves,
+        matrices,
+        boxes,
     )
     return TiledCascade(outer, row, column, problem)
 
@@ -226,6 +238,34 @@ def _is_of_halves(
         elif along[weight]:
             return False
     return True
+
+
+def _in_memory(
+    fold: loop.ReduceOp,
+    scores: Operation,
+    tiled: tuple[BlockArgument | None, BlockArgument],
+    along: Variance,
+) -> tuple[bool, bool]:
+    """
+    Whether products of halves are of matrices in memory, as `CascadeProblem.matrices` says, and
+    whether TMA can copy boxes of those along keys.
+    """
+    (row, column), (key,) = tiled, fold.axes
+    assert isinstance(scores, loop.ReduceOp)
+    assert row is not None
+    products = mma_products(scores, row, key, along)
+    if products is None or len(scores.axes) != 1:
+        return False, False
+    (d,) = scores.axes
+    widened = [weight.owner for weight in fold.yielded.values[1:] if column in along[weight]]
+    weights = [op.input for op in widened if isinstance(op, arith.ExtFOp)]
+    scored = [(f, d, row) for f in products.rows] + [(f, d, key) for f in products.columns]
+    summed = [(f, key, column) for f in weights]
+    lie = all(lies_along_k(*f) is True for f in scored)
+    if not lie or not all(lies_along_k(*f) is False for f in summed):
+        return False, False
+    of_keys = [(f, d, key) for f in products.columns] + summed
+    return True, all(has_boxes(*f) for f in of_keys)
 
 
 def _ends_early(exponent: SSAValue, outer: loop.ForOp, key: BlockArgument) -> bool:

@@ -22,6 +22,7 @@ from dlc.schedule.cascade_tiles import (
 )
 from dlc.schedule.endings import endings
 from dlc.schedule.warp_cascade import warp_tiles
+from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.target import Target
 
 
@@ -50,6 +51,7 @@ def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
 
 
 def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
+    yield from warpgroup_cascades(problem, target)
     yield from warp_tiles(problem, target)
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
         rows_fit = thread[0] * threads[0] == 1 or problem.rows > 1

@@ -93,10 +93,20 @@ class CascadeCandidate:
     depth: int = 2
     """Slots of the rings of keys and values; 1 if a chunk is copied when the last one is done."""
 
-    mma: ClassVar[str] = ""
-    """The shape of the products of matrices that warps compute; none if empty."""
     vector: ClassVar[int] = VECTOR
     """Points of K that are taken at once."""
+
+    @property
+    def mma(self) -> str:
+        """The shape of the products of matrices that warps compute; none if empty."""
+        return ""
+
+    @property
+    def copy_steps(self) -> list[str]:
+        """The steps that say how keys are copied, and how they lie in shared memory."""
+        if self.slots == 1:
+            return ["pad-smem"]
+        return [*rings(self.depth, self.target), "pad-smem", "pipeline-k-outer"]
 
     @property
     def block(self) -> tuple[int, int]:
@@ -403,9 +413,7 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
         f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
         *(["permute-register-tile"] if not best.mma else []),
-        *(rings(best.depth, best.target) if best.slots > 1 else []),
-        "pad-smem",
-        *(["pipeline-k-outer"] if best.slots > 1 else []),
+        *best.copy_steps,
         f"mark-unroll{{limit={best.unrolled}}}",
     ]
     return ",".join(steps)

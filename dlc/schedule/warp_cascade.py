@@ -39,8 +39,11 @@ SPECIAL = 2
 class WarpCascade(CascadeCandidate):
     """One way to tile attention for tensor cores: `thread` is what a warp has, `threads` warps."""
 
-    mma: ClassVar[str] = "m16n8k16"
     vector: ClassVar[int] = K
+
+    @property
+    def mma(self) -> str:
+        return "m16n8k16"
 
     @property
     def thread_count(self) -> int:

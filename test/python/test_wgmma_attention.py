@@ -5,8 +5,12 @@ lanes hold. Every step of its schedules, on the host and in the simulator.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from harness import STEPS, apply, interpret, lowered, on_host, reference, scheduled
 from loop_cases import Case
 from mutants import Subject, judge, mutations
@@ -14,9 +18,15 @@ from test_held_rows import CAUSAL, MODES, WINDOW, attention, with_mask
 from test_printer import nvcc_takes
 from xdsl.dialects.builtin import ModuleOp
 
+import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.dialects import kernel
+from dlc.judge.accuracy import compare
+from dlc.schedule.cascade_problem import CascadeProblem
+from dlc.schedule.cascade_ranking import ranked_cascades
+from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.simulator import run_module
+from dlc.target import TARGETS
 
 Array = np.ndarray
 THREADS, TMA, PRODUCER = (
@@ -159,3 +169,43 @@ def test_nvcc_takes_it(name: str) -> None:
     module = lowered(steps(attention(256, 512, width, width, heads=2, **CAUSAL), text))
     apply(module, "eliminate-dead-code,sink-expressions")
     assert nvcc_takes(print_module(module), "sm_90") == [0]
+
+
+def test_default_schedules_take_it_where_they_can() -> None:
+    """Where the estimate says so: of matrices in memory, by a chip with wgmma, of two chunks."""
+    whole = CascadeProblem(
+        batch=32, rows=4096, columns=128, keys=4096, width=128, row_bytes=256, score_bytes=0,
+        key_bytes=256, column_bytes=2, results=3, memory_bytes=1 << 26, halves=True, matrices=True,
+        boxes=True,
+    )  # fmt: skip
+    first = ranked_cascades(whole, TARGETS["sm_90"])[0]
+    assert (first.mma, "producer=1" in ",".join(first.copy_steps)) == ("m64n128k16", True)
+    copied = replace(whole, boxes=False)
+    assert not any("producer" in s for s in warpgroup_steps(copied))
+    assert warpgroup_steps(copied)
+    changed = {"keys": 64}, {"matrices": False}, {"ends_early": True}, {"score_bytes": 2}
+    assert not any(warpgroup_steps(replace(whole, **change)) for change in changed)
+    assert not any(c.mma.startswith("m64") for c in ranked_cascades(whole, TARGETS["sm_80"]))
+
+
+def warpgroup_steps(problem: CascadeProblem) -> list[str]:
+    """The steps of all tilings for warpgroups that copy keys."""
+    return [s for c in warpgroup_cascades(problem, TARGETS["sm_90"]) for s in c.copy_steps]
+
+
+@pytest.mark.parametrize("width", [64, 80])
+def test_by_default(width: int) -> None:
+    """Causal attention of bf16 from PyTorch, of ragged rows and keys, is as accurate as eager."""
+    generator = torch.Generator().manual_seed(0)
+    given = [
+        torch.randn(1, 8, 300, width, generator=generator).to(torch.bfloat16) for _ in range(3)
+    ]
+    compiled = dlc.compile(_causal, tuple(given), "sm_90", "host")
+    (only,) = compiled.kernels
+    assert "mma=m64n" in only.schedule
+    exact, eager = _causal(*(x.double() for x in given)), _causal(*given)
+    assert compare(compiled(*given), exact, eager, 300).ok
+
+
+def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -23,17 +23,20 @@ def matrices_in_memory(
     k, *others = reduce.axes
     if others:
         return None, False
-    rows = {_side(factor, k, row) for factor in products.rows}
-    columns = {_side(factor, k, column) for factor in products.columns}
+    rows = {lies_along_k(factor, k, row) for factor in products.rows}
+    columns = {lies_along_k(factor, k, column) for factor in products.columns}
     if None in rows | columns or max(len(rows), len(columns)) > 1:
         return None, False
-    boxes = [_has_boxes(factor, k, row) for factor in products.rows]
-    boxes += [_has_boxes(factor, k, column) for factor in products.columns]
+    boxes = [has_boxes(factor, k, row) for factor in products.rows]
+    boxes += [has_boxes(factor, k, column) for factor in products.columns]
     return (True in rows, True in columns), all(boxes)
 
 
-def _side(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool | None:
-    """True if the last dimension that a slab has is along K, False if along the axis."""
+def lies_along_k(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool | None:
+    """
+    True if the last dimension that a slab has is along K, False if along the axis; None for what is
+    no matrix in memory.
+    """
     load = factor.owner
     if not isinstance(load, loop.LoadOp) or load.where:
         return None
@@ -81,7 +84,7 @@ def _kernel_of(op: Operation) -> loop.KernelOp:
     return kernel
 
 
-def _has_boxes(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool:
+def has_boxes(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool:
     """True if TMA can copy boxes along K and the axis."""
     load = factor.owner
     assert isinstance(load, loop.LoadOp)

@@ -1,0 +1,145 @@
+"""
+Tilings of attention for warpgroups, which multiply queries, keys and values where these lie in
+shared memory (`wgmma`), and the powers where lanes hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
+
+from dlc.analysis.kernel.occupancy import occupancy
+from dlc.dialects.layouts import PERIOD, WIDTHS
+from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.dialects.register_counts import KEPT
+from dlc.ir.cached import cached
+from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
+from dlc.schedule.cascade_problem import CascadeProblem
+from dlc.schedule.cascade_tiles import FACTOR, PHASE_CLOCKS
+from dlc.schedule.warp_cascade import SCORE, SPECIAL, K, WarpCascade
+from dlc.schedule.warpgroup_candidate import COPIED_REGISTERS, REQUEST, ROWS
+from dlc.target import BANK_BYTES, BANKS, MAX_THREADS, WARPGROUP, Target
+
+GROUPS = (1, 2, 3)
+"""Warpgroups of a block, each with rows of its own."""
+CHUNKS = (128, 64)
+LEAST = 64
+"""Columns at least: of fewer, a product takes as long as of so many."""
+BOX_REGISTERS = 40
+"""Registers of a thread beside sums and scores where TMA copies (ptxas: 26 to 40)."""
+HALF = 2
+"""Bytes."""
+
+
+@dataclass(frozen=True)
+class WarpgroupCascade(WarpCascade):
+    """One way to tile attention for warpgroups: `thread` is what one has, `threads` how many."""
+
+    @property
+    def mma(self) -> str:
+        return f"m64n{self.thread[1]}k16"
+
+    @property
+    def producer(self) -> bool:
+        """True if a warpgroup more asks for keys, which takes boxes."""
+        return self.problem.boxes and self.target.has("tma")
+
+    @property
+    def swizzle(self) -> int:
+        """Bytes of the widest that rows of queries, keys and values have whole panels of."""
+        return gcd(self.problem.width * HALF, self.thread[1] * HALF, max(WIDTHS))
+
+    @property
+    def copy_steps(self) -> list[str]:
+        ring, swizzle = "double-buffer{depth=2}", f"split-inner-for-swizzle{{bytes={self.swizzle}}}"
+        if not self.producer:
+            return [ring, swizzle, "async-copy", "pipeline-k-outer"]
+        kept = f" registers={KEPT}" if self.gives_registers else ""
+        return [ring, "tma-copy", swizzle, f"pipeline-k-outer{{producer=1{kept}}}"]
+
+    @property
+    def thread_count(self) -> int:
+        """Of those that multiply."""
+        return WARPGROUP * prod(self.threads)
+
+    @property
+    def block_threads(self) -> int:
+        return self.thread_count + (WARPGROUP if self.producer else 0)
+
+    @property
+    def sums(self) -> int:
+        rows, columns = self.thread
+        return rows * (columns + self.chunk) // WARPGROUP
+
+    @property
+    def gives_registers(self) -> bool:
+        """True if a producer gives registers up, without which the sums have no room."""
+        return self.producer and self.registers > self.target.entry_registers(self.block_threads)
+
+    @cached
+    def registers(self) -> int:
+        count = self.sums + (BOX_REGISTERS if self.producer else COPIED_REGISTERS)
+        return count + -count % 8
+
+    @property
+    def fits(self) -> bool:
+        """True if slabs have rows that a swizzle takes, and threads registers for their sums."""
+        t, threads = self.target, self.block_threads
+        most = t.entry_registers(threads)
+        if self.producer and t.has("setmaxnreg"):
+            most = max(most, t.registers_beside(threads, KEPT))
+        if threads > MAX_THREADS or self.registers > most:
+            return False
+        return self.swizzle in WIDTHS and self.chunk < self.problem.keys
+
+    @cached
+    def resident(self) -> int:
+        if self.slab_bytes + self.power_bytes > self.target.shared_per_block:
+            return 0  # before lanes hold them, slabs of scores and powers are in shared memory
+        entry = self.target.entry_registers(self.block_threads)
+        held = entry if self.gives_registers else self.registers
+        return occupancy(self.target, self.block_threads, held, self.shared_held).blocks
+
+    @cached
+    def shared_bytes(self) -> int:
+        """Of slabs without padding, in front of which mbarriers take the place of a period."""
+        return self._copied_bytes * self.slots + self._row_bytes + PERIOD * max(WIDTHS)
+
+    @cached
+    def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        p, t, (rows, columns) = self.problem, self.target, self.thread
+        products, scores = rows * self.chunk * (p.width + columns), rows * self.chunk / WARPGROUP
+        requests = rows // ROWS * (p.width + self.chunk) / K
+        beside = CHUNK_INSTRUCTIONS + scores * SCORE + rows * columns / WARPGROUP
+        beside += requests * REQUEST + FACTOR * rows / ROWS
+        if not self.producer:
+            beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
+        groups, warps = prod(self.threads), self.thread_count / t.warp
+        read = HALF * rows // ROWS * (self.chunk * (p.width + columns) + ROWS * p.width)
+        own = (
+            groups * products / t.tensor_lanes,
+            warps * beside * t.warp / t.issue_lanes,
+            groups * rows * self.chunk * SPECIAL / t.special_lanes,
+        )
+        return own, ((groups * read + self._copied_bytes) / (BANKS * BANK_BYTES),)
+
+    def _chunk_of_each(self, running: int) -> float:
+        """All warpgroups meet nowhere in a chunk, but each waits for both of its products."""
+        alone = self.busy_clocks(1) + 2 * PHASE_CLOCKS
+        copied = self.target.latency_clocks / (self.slots - 1)
+        return max(self.busy_clocks(running), alone, copied)
+
+
+def warpgroup_cascades(problem: CascadeProblem, target: Target) -> Iterator[WarpgroupCascade]:
+    """The tilings for warpgroups that fit: of two chunks of keys at least."""
+    if not problem.matrices or not target.has("wgmma") or problem.width % K:
+        return
+    if problem.ends_early or problem.score_bytes or problem.rows < 2:
+        return
+    widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
+    for columns, groups, chunk in product(widths, GROUPS, CHUNKS):
+        tile = WarpgroupCascade(problem, target, (ROWS, columns), (groups, 1), chunk)
+        if tile.fits and tile.resident:
+            yield tile
