@@ -190,6 +190,8 @@ class ModuleAttributes:
             self._note_method(module, name)
         if value is MISSING and name.startswith("_"):
             return
+        if any(covers(value, "", False) for covers in _PUT_BACK):
+            return
         if value is MISSING or has_value(value) or (name in _own(module) and _is_held(value)):
             self.guard(module, name, value)
             self.found[where] = value

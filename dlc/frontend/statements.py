@@ -127,8 +127,10 @@ class Statements:
             if self.program.begun:
                 self.lifter.live.begins(statement)
             now = self._held_state() if held else {}
-            if any(now[key] != before for key, before in held.items() if key in now):
-                self.changes.refuse_late(statement)
+            changed = {key for key, before in held.items() if now.get(key, before) != before}
+            if changed:
+                names = [n for n, v in self.lifter.scope.items() if id(v) in changed]
+                self.changes.refuse_late(statement, names or None)
             if len(self.program.body) > length and not self._redirected:
                 self.outputs.check_uncaught(statement)
             self.changes.check_hooks(length)

@@ -46,6 +46,10 @@ SWITCHED = {
     "in a main": "def main():\n    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))\n"
     "    x = torch.randn(3, 4)\n    y = net(x)\n    net.eval()\n    return net(y)\nr = main()",
     "of a list": f"{NET}nets = [net]\ny = net(x)\nfor n in nets:\n    n.eval()\nr = net(y)",
+    "by a context": "from contextlib import contextmanager\n@contextmanager\ndef evaluating(net):\n"
+    "    was = net.training\n    net.eval()\n    try:\n        yield net\n    finally:\n"
+    f"        net.train(was)\n{NET}y = net(x)\nwith evaluating(net):\n    z = net(y)\n"
+    "r = z + net(y)",
     "a part": f"{NET}y = net(x)\nnet[1].eval()\nr = net(y)",
     "a setting": f"{NET}y = net(x)\nnet[1].momentum = 0.5\ny = net(y)\nnet.eval()\nr = net(y)",
     "a method of its own": "class M(nn.Module):\n    def __init__(self):\n"

@@ -64,6 +64,9 @@ COUNTED = {
     "        super().__init__()\n        self.l = []\n    def forward(self, x):\n"
     f"        self.l.append(x)\n        return x + sum(self.l)\nf = M()\n{USED}"
     "r = f(y) * len(f.l) + f.l[0]",
+    "what modules of a class keep": "class M(nn.Module):\n    d = {'n': 0}\n"
+    "    def forward(self, x):\n        self.d['n'] += 1\n        return x * self.d['n']\n"
+    f"f, g = M(), M()\n{USED}r = g(f(y)) + M.d['n']",
     "nothing at first": "best = None\ndef f(x):\n    global best\n    if best is None:\n"
     f"        best = x\n    return best\n{USED}y = f(y)\nr = best * 2 + f(x)",
     "a closure's list": "def make():\n    l = []\n    return l.append, l.pop\n"
