@@ -41,7 +41,7 @@ def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
     """
     if condition.range[0] >= 0:
         return True
-    if _has_size(condition) and _least_of_sizes(condition) >= 0:
+    if _has_size(condition) and any(_least_of_sizes(condition, way) >= 0 for way in (False, True)):
         return True
     for k in known:
         factors = {1}
@@ -66,15 +66,16 @@ def _values(atom: Atom) -> Sequence[SSAValue]:
     return (atom,) if isinstance(atom, SSAValue) else atom.base.values()
 
 
-def _least_of_sizes(condition: Expr) -> float:
+def _least_of_sizes(condition: Expr, quotients: bool) -> float:
     """
     A number that a condition is never below: index values that end with a size are put where they
     make it least, at 0 or at their last point, multiples of quotients count as what they are never
-    above or below, and the sizes that this leaves count by bounds.
+    above or below, and the sizes that this leaves count by bounds. `quotients` says to put
+    values within those where they make it least, too.
     """
     while True:
         for atom, coefficient in condition.terms:
-            if (least := _where_least(atom, coefficient)) is not None:
+            if (least := _where_least(atom, coefficient, quotients)) is not None:
                 rest = Expr(tuple(term for term in condition.terms if term[0] != atom))
                 condition = rest + condition.constant + least
                 break
@@ -82,16 +83,38 @@ def _least_of_sizes(condition: Expr) -> float:
             return condition.range[0]
 
 
-def _where_least(atom: Atom, coefficient: int) -> Expr | None:
+def _where_least(atom: Atom, coefficient: int, quotients: bool) -> Expr | None:
     """What a multiple of an atom is never below, if that is told by sizes."""
     if isinstance(atom, SSAValue):
         if (top := top_of(atom)) is None:
             return None
         return Expr() if coefficient > 0 else top * coefficient
-    if isinstance(atom, Mod) or coefficient % atom.divisor:
+    if isinstance(atom, Mod):
+        return None
+    extreme = _extreme(atom.base, coefficient < 0) if quotients else None
+    if extreme is not None:
+        return extreme // atom.divisor * coefficient
+    if coefficient % atom.divisor:
         return None
     times = coefficient // atom.divisor
     return (atom.base - (atom.divisor - 1 if times > 0 else 0)) * times
+
+
+def _extreme(base: Expr, most: bool) -> Expr | None:
+    """
+    What an expression is never above, or never below, with the index values that end with a size at
+    their last points or at 0; None if there are none.
+    """
+    if not any(isinstance(atom, SSAValue) and top_of(atom) is not None for atom, _ in base.terms):
+        return None
+    found = Expr((), base.constant)
+    for atom, coefficient in base.terms:
+        top = top_of(atom) if isinstance(atom, SSAValue) else None
+        if top is None:
+            found = found + Expr(((atom, coefficient),))
+        elif (coefficient > 0) == most:
+            found = found + top * coefficient
+    return found
 
 
 def never(condition: Expr) -> bool:

@@ -291,7 +291,7 @@ def constant_of(value: SSAValue) -> int | None:
 def range_of(value: SSAValue) -> Range:
     """
     Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
-    `index_range` that range, an `scf.for` with constant bounds its first and last index.
+    `index_range` that range, an `scf.for` its first and last index as far as its bounds are known.
     """
     if not isinstance(value, BlockArgument):
         if (index_range := getattr(value.owner, "index_range", None)) is not None:
@@ -307,6 +307,8 @@ def range_of(value: SSAValue) -> Range:
         lb, ub, step = map(constant_of, parent.operands[:3])
         if lb is not None and ub is not None and step:
             return lb, max(lb, lb + (ub - lb - 1) // step * step)
+        low, high = range_of(parent.operands[0])[0], range_of(parent.operands[1])[1]
+        return low, max(low, high - 1)
     return UNKNOWN
 
 

@@ -18,6 +18,7 @@ from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation, Value
+from dlc.transforms.tile.staging.masked_scores import mask_scores
 from dlc.transforms.tile.staging.scores import compute_row_sums, compute_scores, told
 from dlc.transforms.tile.staging.slab_loads import compute, stage
 from dlc.transforms.tile.staging.zero_guards import drop_guards_of_zeros
@@ -31,8 +32,9 @@ class StageInputsPass(SchedulingPass):
 
     *Legal when* a subscript is a sum of a part that is fixed where the slab is staged and a part
     that the block's threads and the loops inside walk through. A load keeps its conditions if it
-    has a default; the guard of a sum goes where both factors of what it sums are staged and 0
-    beyond the input.
+    has a default; the guard of a sum goes where what it sums is staged and 0 beyond the input, of
+    products both factors. Scores are -inf where the largest of a chunk leaves them out, and so
+    their powers 0.
     *Faster because* each element is fetched from global memory once per block.
 
     Slabs are taken by most reuse first, then the smallest, while they fit in the budget; what is
@@ -114,9 +116,11 @@ class StageInputsPass(SchedulingPass):
             notes += more
             more, left = _computed(kernel, self.type, left)
             notes += [*more, *compute_row_sums(kernel, left)]
-        for op in kernel.launch.walk():
-            if isinstance(op, tile.ReduceOp):
-                drop_guards_of_zeros(op)
+        reduces = [op for op in kernel.launch.walk() if isinstance(op, tile.ReduceOp)]
+        for reduce in reduces:
+            mask_scores(reduce)
+        for reduce in reduces:
+            drop_guards_of_zeros(reduce)
         return "; ".join(notes)
 
     def _slabs(self, kernel: tile.KernelOp) -> list[Slab]:

@@ -8,7 +8,10 @@
 // CHECK-NEXT: tile.reduce add by <m16n8k16, bf16>(%group, %member, %half_1, %pair_1) serial(%d in 4) fragment(%dv in 16) -> f32 {
 // CHECK-NEXT: %a = tile.load %q_smem[%trow * 16 + %half_1 * 8 + %group, %d * 16 + %dv]
 // CHECK-NEXT: %b = tile.load %k_smem[%rkey * 8 + %member * 2 + %pair_1, %d * 16 + %dv]
-// CHECK: } : memref<2x64xf32, #tile.held>
+// Beyond the last key a score is -inf, its power 0, and v is.
+// CHECK: tile.select %{{.*}} where (%ko * 64 + %rkey * 8 + %member * 2 + %pair_1 < 100) else
+// CHECK-NEXT: tile.yield
+// CHECK-NEXT: } : memref<2x64xf32, #tile.held>
 // CHECK-NEXT: %max_part = tile.hold register(%half_2 in 2) {
 // CHECK-NEXT: tile.reduce max register(%rkey_1 in 8, %pair_2 in 2) -> f32 {
 // CHECK-NEXT: tile.load %scores[%half_2, %rkey_1 * 8 + %member * 2 + %pair_2]
@@ -21,8 +24,7 @@
 // CHECK-NEXT: %power = tile.hold across(%member)
 // CHECK: math.exp
 // CHECK-NEXT: arith.truncf %{{.*}} : f32 to bf16
-// Beyond the last key a power is 0, and v is.
-// CHECK-NEXT: tile.yield %{{.*}} where (%ko * 64 + %rkey_2 * 8 + %member * 2 + %pair_3 < 100) : bf16
+// CHECK-NEXT: tile.yield %{{.*}} : bf16
 // CHECK-NEXT: } : memref<2x64xbf16, #tile.held>
 // CHECK-NEXT: %sum_part = tile.hold register
 // CHECK-NEXT: tile.reduce add register(%rkey_3 in 8, %pair_4 in 2)

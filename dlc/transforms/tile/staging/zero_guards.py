@@ -1,9 +1,15 @@
-"""Sums of products whose factors are staged need no guard where all factors are 0."""
+"""Sums of what is staged need no guard where that is 0."""
 
 from __future__ import annotations
 
-from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from collections.abc import Sequence
+from math import inf
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import ConstantLike
 
 from dlc.dialects import tile
 from dlc.dialects.size_index import extents_at
@@ -12,19 +18,23 @@ from dlc.ir.expr import Expr
 
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     """
-    Drops the conditions of sums of products that hold exactly where a subscript of every factor
-    is within its input: beyond, all are 0, and so are their products. A computed factor is 0 where
-    its own conditions say so.
+    Drops the conditions of sums that hold exactly where what is added is 0 otherwise: a staged
+    element that is within its input, or products of which every factor is so, as both have to be
+    numbers. A computed value is 0 where its own conditions say so, and a power of a score that is
+    -inf.
     """
     yielded = reduce.yielded
-    owners = [value.owner for value in yielded.values]
-    products = [op for op in owners if isinstance(op, arith.MulfOp)]
-    if reduce.monoid_name.data != "add" or len(products) < len(owners):
+    if reduce.monoid_name.data != "add" or not yielded.where:
         return
-    known = [zero_unless(factor) for product in products for factor in product.operands]
+    factors = [f for value in yielded.values for f in _factors(value)]
+    known = [zero_unless(factor) for factor in factors]
     kept = [c for c in yielded.where if not all(c in conditions for conditions in known)]
     if len(kept) < len(yielded.where):
         yielded.set_index(yielded.subscripts, kept)
+
+
+def _factors(value: SSAValue) -> Sequence[SSAValue]:
+    return value.owner.operands if isinstance(value.owner, arith.MulfOp) else [value]
 
 
 def zero_unless(value: SSAValue) -> list[Expr]:
@@ -32,12 +42,14 @@ def zero_unless(value: SSAValue) -> list[Expr]:
     load = value.owner
     if isinstance(load, arith.ExtFOp):
         return zero_unless(load.input)
+    if isinstance(load, Operation) and load.name == "math.exp_below":
+        return _power_zero_unless(load)
     if not isinstance(load, tile.LoadOp) or load.where:
         return []
     stage = load.ref.owner
     if isinstance(stage, tile.ComputeOp):
-        at: dict[SSAValue, Expr] = dict(zip(stage.axes, load.subscripts, strict=True))
-        return [c.substitute(at.get) for c in stage.yielded.where]
+        known = [*stage.yielded.where, *zero_unless(stage.yielded.values[0])]
+        return _loaded(known, stage, load)
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)
@@ -46,3 +58,47 @@ def zero_unless(value: SSAValue) -> list[Expr]:
         extent - 1 - (base if size == 1 else base + next(within))
         for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)
     ]
+
+
+def _loaded(known: Sequence[Expr], stage: tile.ComputeOp, load: tile.LoadOp) -> list[Expr]:
+    """What is known of an element of a computed slab where it is loaded."""
+    at: dict[SSAValue, Expr] = dict(zip(stage.axes, load.subscripts, strict=True))
+    return [c.substitute(at.get) for c in known]
+
+
+def _power_zero_unless(power: Operation) -> list[Expr]:
+    """Conditions such that e^(x - m) is 0, as x is -inf and m is not, where one does not hold."""
+    exponent = power.operands[0].owner
+    if not isinstance(exponent, arith.SubfOp):
+        return []
+    origin = exponent.rhs.owner  # 0 where the largest is infinite
+    if not isinstance(origin, arith.SelectOp) or not isinstance(origin.cond.owner, arith.CmpfOp):
+        return []
+    infinite = origin.cond.owner
+    asked = infinite.lhs.owner
+    finite = (
+        isinstance(asked, math.AbsFOp)
+        and asked.operand is origin.rhs
+        and infinite.predicate.value.data == CMPF_COMPARISON_OPERATIONS.index("oeq")
+        and _is_constant(infinite.rhs, inf)
+        and _is_constant(origin.lhs, 0.0)
+    )
+    return _least_unless(exponent.lhs) if finite else []
+
+
+def _least_unless(value: SSAValue) -> list[Expr]:
+    """Conditions such that a value is -inf where one of them does not hold."""
+    match value.owner:
+        case tile.SelectOp(value=other, default=default) as select if _is_constant(default, -inf):
+            return [*select.where, *_least_unless(other)]
+        case tile.LoadOp() as load if not load.where and isinstance(load.ref.owner, tile.ComputeOp):
+            stage = load.ref.owner
+            known = [] if stage.yielded.where else _least_unless(stage.yielded.values[0])
+            return _loaded(known, stage, load)
+        case _:
+            return []
+
+
+def _is_constant(value: SSAValue, number: float) -> bool:
+    constant = ConstantLike.get_constant_value(value)
+    return isinstance(constant, FloatAttr) and constant.value.data == number
