@@ -79,3 +79,9 @@ def seconds(value: float) -> str:
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}"
     return f"{value * 1e6:.3g} us"
+
+
+def microseconds(seconds: float) -> str:
+    """Microseconds, of three digits at least."""
+    us = seconds * 1e6
+    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"

@@ -7,11 +7,11 @@ A condition is an expression that is meant to be >= 0. Whoever decides by one as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.ir.expr import Atom, Expr, Mod, Range, range_of, top_of
+from dlc.ir.expr import Atom, Expr, Mod, Range, divided, range_of, top_of
 
 
 def bounds(of: Expr | SSAValue) -> Range:
@@ -37,12 +37,14 @@ def hint(of: Expr | SSAValue) -> int:
 def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
     """
     True if a condition always holds, by bounds alone or given one of `known`, each being >= 0. A
-    known condition counts with every positive factor that makes a term of the two equal.
+    known condition counts with every positive factor that makes a term of the two equal; those of
+    one value alone, with its bounds within quotients.
     """
     if condition.range[0] >= 0:
         return True
     if _has_size(condition) and any(_least_of_sizes(condition, way) >= 0 for way in (False, True)):
         return True
+    known = list(known)
     for k in known:
         factors = {1}
         for atom, coefficient in k.terms:
@@ -51,7 +53,44 @@ def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
                 factors.add(wanted // coefficient)
         if any((condition - k * factor).range[0] >= 0 for factor in factors):
             return True
-    return False
+    limits = _limits(known)
+    return bool(limits) and _range_given(condition, limits)[0] >= 0
+
+
+def _limits(known: Iterable[Expr]) -> dict[SSAValue, Range]:
+    """The bounds of values of which a known condition is a multiple and a constant."""
+    found: dict[SSAValue, Range] = {}
+    for k in known:
+        match k.terms:
+            case ((SSAValue() as value, coefficient),):
+                low, high = found.get(value, range_of(value))
+                if coefficient > 0:
+                    low = max(low, -(k.constant // coefficient))
+                else:
+                    high = min(high, k.constant // -coefficient)
+                found[value] = low, high
+            case _:
+                pass
+    return found
+
+
+def _range_given(expr: Expr, limits: Mapping[SSAValue, Range]) -> Range:
+    """The range of an expression where values have these bounds."""
+    low = high = float(expr.constant)
+    for atom, coefficient in expr.terms:
+        ends = [coefficient * end for end in _atom_given(atom, limits)]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _atom_given(atom: Atom, limits: Mapping[SSAValue, Range]) -> Range:
+    if isinstance(atom, SSAValue):
+        return limits.get(atom, range_of(atom))
+    low, high = _range_given(atom.base, limits)
+    if isinstance(atom, Mod):
+        whole = 0 <= low and high < atom.divisor
+        return (low, high) if whole else (0, atom.divisor - 1)
+    return divided((low, high), atom.divisor)
 
 
 def _has_size(condition: Expr) -> bool:

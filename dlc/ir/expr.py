@@ -240,11 +240,13 @@ def _atom_range(atom: Atom) -> Range:
         return 0, atom.divisor - 1
     if not isinstance(atom, FloorDiv):
         return range_of(atom)
-    lo, hi = atom.base.range  # the quotient of an infinity would be NaN
-    return (
-        lo if isinf(lo) else lo // atom.divisor,
-        hi if isinf(hi) else hi // atom.divisor,
-    )
+    return divided(atom.base.range, atom.divisor)
+
+
+def divided(range: Range, divisor: int) -> Range:
+    """The bounds of quotients; an infinite one stays, whose quotient would be NaN."""
+    low, high = range
+    return low if isinf(low) else low // divisor, high if isinf(high) else high // divisor
 
 
 def _add(part: Expr, factor: int, sums: dict[Atom, int]) -> int:

@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
+from dlc.schedule import grain
 from dlc.schedule.endings import (
     WORDS,
     Ending,
@@ -37,12 +38,11 @@ from dlc.schedule.endings import (
 from dlc.schedule.problem import Problem
 from dlc.schedule.spreads import spread_over
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
-from dlc.target import SECTOR_BYTES, START_CLOCKS, Target
+from dlc.target import START_CLOCKS, Target
+from dlc.text import microseconds
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
-SECTOR = SECTOR_BYTES // 4
-"""Elements of fp32 that are fetched from memory at once."""
 MANY = 64
 """Sums of a thread whose products with a chunk of factors are written out in full."""
 FACTORS_AT_ONCE = 2
@@ -251,23 +251,25 @@ class Candidate:
         The rows of a block along their axis and along the one beside it, and its columns, so that
         the fewest lie beyond; at least as many along an axis as are read from memory at once.
         """
-        p, (rows, columns) = self.problem, self.block
-        (r, c), beside = self.least_along, p.beside
-        of_rows = spread_over(rows, p.rows, beside[0], r)
-        return of_rows, spread_over(columns, p.columns, beside[1], c)
+        p, (rows, columns), (r, c) = self.problem, self.block, self.least_along
+        along_rows = spread_over(rows, p.rows, p.beside[0], r)
+        return along_rows, spread_over(columns, p.columns, p.beside[1], c)
 
     @property
     def least_along(self) -> tuple[int, int]:
         """The least of a block's rows along their axis, and of its columns: what is fetched from
         memory at once."""
-        return SECTOR, SECTOR
+        return grain.SECTOR, grain.SECTOR
 
     @property
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of a thread's rows those along their axis and along the one beside it; its columns."""
-        (rows, _), (columns, _) = self.spread
-        r, c = min(self.thread[0], rows), min(self.thread[1], columns)
-        return (r, self.thread[0] // r), (c, self.thread[1] // c)
+        (rows, columns), (of_rows, of_columns) = self.thread, self.spread
+        r, c = (
+            grain.held_over(rows, *of_rows, VECTOR),
+            grain.held_over(columns, *of_columns, VECTOR),
+        )
+        return (r, rows // r), (c, columns // c)
 
     @cached
     def resident(self) -> int:
@@ -335,7 +337,7 @@ class Candidate:
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """
         Clocks for one chunk of one block of the units that each scheduler of an SM has, and of
-        those that all share, if nothing is waited for.
+        those that all share, if nothing is waited for: shared memory, which looks up lines, too.
         """
         t, (ffma, loads) = self.target, self.step
         of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
@@ -345,7 +347,8 @@ class Candidate:
         steps, warps = self.points / VECTOR, self.thread_count / t.warp
         longest = max(ffma * t.warp / t.fp32_lanes, issue)
         slots = warps * (self.beside * t.warp / t.issue_lanes + steps * longest)
-        return (slots,), (warps * steps * wavefronts,)
+        lines = grain.line_clocks(self.problem, self.block, self.points)
+        return (slots,), (warps * steps * wavefronts + lines,)
 
     @cached
     def chunk_clocks(self) -> float:
@@ -393,6 +396,11 @@ class Candidate:
         """Seconds that all blocks take to fetch, at L2's rate."""
         return self.l2_bytes / self.target.l2_bandwidth
 
+    @cached
+    def stored_seconds(self) -> float:
+        """Seconds that L2 takes where sectors are stored in parts."""
+        return grain.stored_seconds(self.problem, self.spread, self.points_held, self.target)
+
     @property
     def l2_bytes(self) -> float:
         """Bytes that all blocks fetch from L2."""
@@ -401,12 +409,8 @@ class Candidate:
     @cached
     def fetched_bytes(self) -> float:
         """Bytes of the sectors of a chunk of the operands."""
-        p, (rows, columns) = self.problem, self.block
-        (along, _), (beside, _) = self.spread
-        # A run that begins anywhere in a sector has others' elements at its ends.
-        of_rows = rows * (p.row_fetched + p.row_edges * (SECTOR - 1) / along)
-        of_columns = columns * (p.column_fetched + p.column_edges * (SECTOR - 1) / beside)
-        return max(self.slab_bytes, (of_rows + of_columns) * self.points * p.bytes_)
+        fetched = grain.fetched_elements(self.problem, self.block, self.spread)
+        return max(self.slab_bytes, fetched * self.points * self.problem.bytes_)
 
     @cached
     def ending_seconds(self) -> float:
@@ -425,7 +429,7 @@ class Candidate:
             return inf
         fetching = self.target.start_seconds + max(self.memory_seconds, self.l2_seconds)
         longest = max(self.issue_seconds, fetching)
-        return self.target.launch_seconds + longest + self.ending_seconds
+        return self.target.launch_seconds + longest + self.stored_seconds + self.ending_seconds
 
     @property
     def tensor_flops(self) -> float:
@@ -453,7 +457,7 @@ class Candidate:
         busy = chunks / t.sms * self.busy_clocks(self.most_resident) / self.most_resident
         clocks, l2_bytes = max(busy, self.path_clocks) + START, chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
-        return ROUNDED * (t.launch_seconds + longest)
+        return ROUNDED * (t.launch_seconds + longest + self.stored_seconds)
 
     def least_seconds(self, splits: int) -> float:
         """
@@ -472,28 +476,23 @@ class Candidate:
         l2_bytes = blocks * chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         ending = least_ending_seconds(self._parts(splits), t) if splits > 1 else 0
-        return ROUNDED * (t.launch_seconds + longest + ending)
+        return ROUNDED * (t.launch_seconds + longest + self.stored_seconds + ending)
 
     def __str__(self) -> str:
         parts = {
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
             "L2": self.l2_seconds,
+            "stores": self.stored_seconds,
             WORDS[self.ending][0]: self.ending_seconds,
         }
-        times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
+        times = ", ".join(f"{name} {microseconds(s)}" for name, s in parts.items() if s)
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         split += WORDS[self.ending][1]
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.block_threads} threads, chunks of {self.chunk}"
-            f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
+            f"{split}{how}: {microseconds(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
-
-
-def _us(seconds: float) -> str:
-    """Microseconds, of three digits at least."""
-    us = seconds * 1e6
-    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"

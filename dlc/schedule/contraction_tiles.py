@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil, gcd, inf, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -19,7 +19,8 @@ from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
-from dlc.schedule.candidate import SECTOR, VECTOR
+from dlc.schedule.candidate import VECTOR
+from dlc.schedule.grain import LINE, SECTOR
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.target import WIDEST_ACCESS
@@ -165,20 +166,23 @@ def _problem(
         return sum(
             _elements(op, axis, reduce)
             for op, varies in chunked.items()
-            if axis in varies and not (scalar and _wide(op, (axis, reduce.axes[-1])))
+            if axis in varies and not (scalar and is_wide(op, (axis, reduce.axes[-1])))
         )
 
-    def fetched(axis: BlockArgument) -> tuple[float, float]:
-        """The elements of sectors for such a point, and of those the ones at the ends of runs."""
-        k_axis, counts = reduce.axes[-1], [0.0, 0.0]
+    def fetched(axis: BlockArgument) -> tuple[float, float, float]:
+        """The elements of sectors for such a point, of those the ones at the ends of runs, and the
+        lines of those that are apart."""
+        k_axis, counts = reduce.axes[-1], [0.0, 0.0, 0.0]
         for op in (op for op, varies in chunked.items() if axis in varies):
             apart, count = _apart(op, (axis, k_axis)), _elements(op, axis, reduce)
             counts[0] += count * min(apart, SECTOR)
-            if not _wide(op, (axis, k_axis)) and _apart(op, (axis,)) == apart < SECTOR:
+            if not is_wide(op, (axis, k_axis)) and _apart(op, (axis,)) == apart < SECTOR:
                 counts[1] += 1
-        return counts[0], counts[1]
+            counts[2] += count * min(apart / LINE, 1) if apart > 1 else 0
+        return counts[0], counts[1], counts[2]
 
-    (row_fetched, row_edges), (column_fetched, column_edges) = fetched(row), fetched(column)
+    row_fetched, row_edges, row_lines = fetched(row)
+    column_fetched, column_edges, column_lines = fetched(column)
     return Problem(
         batch=prod(map(outer.hint, outer.axes))
         // max(outer.hint(row) * outer.hint(column) * prod(beside), 1),
@@ -196,6 +200,8 @@ def _problem(
         column_fetched=column_fetched,
         row_edges=row_edges,
         column_edges=column_edges,
+        lines=(row_lines, column_lines),
+        stored=_stored(outer, (row, column)),
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(op, v) for op, v in chunked.items() if v & {row, column}),
@@ -241,6 +247,27 @@ def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> fl
     own = [s for s in op.subscripts if axis in s.values()]
     step = max(abs(s.coefficient(axis) or 1) for s in own) if own else 1
     return step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
+
+
+def _step(op: loop.LoadOp | loop.StoreOp, axis: BlockArgument) -> float:
+    """How far apart in memory neighbours along an axis are, in elements; far where it is no sum."""
+    steps = [s.coefficient(axis) for s in op.subscripts]
+    walked = [(c, n) for c, n in zip(steps, strides_of(memref_of(op.ref)), strict=True) if c != 0]
+    if not walked or not all(isinstance(n, int) and c is not None for c, n in walked):
+        return inf
+    return abs(sum((c or 0) * n for c, n in walked))
+
+
+def _stored(outer: loop.ForOp, sides: Sequence[BlockArgument]) -> tuple[int, int, int]:
+    """`Problem.stored` of what is stored last."""
+    found = [op for op in outer.body.block.ops if isinstance(op, loop.StoreOp)]
+    if not found:
+        return Problem.stored
+    steps, strides = [_step(found[-1], a) for a in sides], strides_of(memref_of(found[-1].ref))
+    side = 0 if steps[0] < steps[1] else 1
+    if steps[side] != 1:
+        return side, SECTOR if steps[side] == inf else max(int(steps[side]), 1), 1
+    return side, 1, gcd(VECTOR, *(n if isinstance(n, int) else 1 for n in strides[:-1]))
 
 
 def _tensor_product(
@@ -297,12 +324,14 @@ def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
 
 
 def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument]) -> int:
-    """How far neighbours in a slab, which goes along some axes, are apart in memory."""
+    """How far those that neighbouring threads copy of a slab, which goes along some axes, are apart
+    in memory: along the last dimension that it has."""
     strides = zip(op.subscripts, strides_of(memref_of(op.ref)), strict=True)
-    return min((n for s, n in strides if any(a in s.values() for a in axes)), default=1)
+    walked = [n for s, n in strides if any(a in s.values() for a in axes)]
+    return walked[-1] if walked else 1
 
 
-def _wide(op: loop.LoadOp, along: Sequence[BlockArgument]) -> bool:
+def is_wide(op: loop.LoadOp, along: Sequence[SSAValue]) -> bool:
     """
     True if neighbours along one of the axes that a slab has are next to each other in memory, and
     its rows begin at multiples of 16 bytes.
@@ -310,6 +339,8 @@ def _wide(op: loop.LoadOp, along: Sequence[BlockArgument]) -> bool:
     if not op.subscripts:
         return True
     last = op.subscripts[-1]
+    if strides_of(memref_of(op.ref))[-1] != 1:
+        return False
     run = max(WIDEST_ACCESS // element_bytes(op.result.type), 1)
     whole = shape_of(op.ref)[-1] % run == 0 and last.constant % run == 0
     rest = [c for atom, c in last.terms if atom not in along]

@@ -110,7 +110,8 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     if tiling is not None:
         flops -= tiling.tensor_flops
         l2_bytes += tiling.l2_bytes
-        issue, ending, combine = tiling.issue_seconds, tiling.ending_seconds, tiling.combine_seconds
+        issue, combine = tiling.issue_seconds, tiling.combine_seconds
+        ending = tiling.stored_seconds + tiling.ending_seconds
     steps = work.steps
     windows = None if tiled else window_plan(kernel, target)
     if windows is not None:

@@ -62,6 +62,12 @@ class Problem:
     row_edges: float = 0
     """Operands that are copied in runs along rows which begin anywhere in a sector."""
     column_edges: float = 0
+    lines: tuple[float, float] = (0, 0)
+    """Lines of memory, of 32 elements, that threads which copy neighbours apart from each other are
+    in, of rows and of columns."""
+    stored: tuple[int, int, int] = (1, 1, 4)
+    """Along what the results are in memory, 0 for rows and 1 for columns; how far apart neighbours
+    along that are, in elements, and how many can be stored at once."""
     row_factors: int = 1
     """Values along rows that are multiplied with values along columns: two sums may share one."""
     column_factors: int = 1

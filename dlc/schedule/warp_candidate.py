@@ -172,6 +172,16 @@ class WarpCandidate(Candidate):
         return MEETING_CLOCKS + path_clocks(0, self._instructions) + steps
 
     @property
+    def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        rows, columns = self.thread
+        return (rows, 1), (columns, 1)
+
+    @cached
+    def stored_seconds(self) -> float:
+        """None: four lanes have what makes a sector, or half of one."""
+        return 0
+
+    @property
     def is_dense(self) -> bool:
         """True: all that warps issue is counted."""
         return True

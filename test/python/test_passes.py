@@ -66,6 +66,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (torch.matmul, ones((1024, 1024), (1024, 1024))),
     (torch.matmul, ones((16, 4096), (4096, 64))),
     (torch.matmul, tuple(x.bfloat16() for x in ones((1024, 256), (256, 1024)))),
+    (torch.matmul, (torch.ones(1024, 1024).T, torch.ones(1024, 1024))),
     (gate, ones((256, 256), (256, 512), (256, 512))),
     (layers, ones((128, 512), (512, 512), (512,))),
     (again, ones((128, 512), (512, 512))),

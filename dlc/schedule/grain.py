@@ -1,0 +1,62 @@
+"""
+How the points of a block lie in memory, and what stores take that go against the grain: those of
+neighbouring threads lie in sectors of their own.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from dlc.schedule.problem import Problem
+from dlc.target import SECTOR_BYTES, Target
+
+Pair = tuple[int, int]
+
+SECTOR = SECTOR_BYTES // 4
+"""Elements of fp32 that are fetched from memory at once."""
+LINE = 4 * SECTOR
+"""Those of a line of the L1 cache: of what a warp asks for at once, each line takes a clock."""
+STORED_RATE = 2.7
+"""What a part of a sector that is stored takes of L2 over one that is fetched: 2.6 TB/s of sectors
+were measured where each thread stored parts of its own."""
+STRIPS = (4, 2)
+"""Neighbours that a thread has at once, if its points are a multiple."""
+
+
+def held_over(points: int, along: int, beside: int, strip: int) -> int:
+    """
+    Of a thread's points those along an axis of which its block has so many, and some beside: a
+    strip, which it reads at once, if the others can lie beside, so that what neighbours store are
+    neighbours in memory; else all.
+    """
+    fits = points > strip and along >= strip and beside % -(-points // strip) == 0
+    return strip if fits else min(points, along)
+
+
+def fetched_elements(problem: Problem, block: Pair, spread: tuple[Pair, Pair]) -> float:
+    """Elements of the sectors of the operands for a point of K; runs begin anywhere in a sector."""
+    p, (rows, columns), ((along, _), (beside, _)) = problem, block, spread
+    of_rows = rows * (p.row_fetched + p.row_edges * (SECTOR - 1) / along)
+    return of_rows + columns * (p.column_fetched + p.column_edges * (SECTOR - 1) / beside)
+
+
+def line_clocks(problem: Problem, block: Pair, points: int) -> float:
+    """Clocks of an SM in which copies look up lines of neighbours that are apart."""
+    return points * sum(n * lines for n, lines in zip(block, problem.lines, strict=True))
+
+
+def stored_seconds(
+    problem: Problem, spread: tuple[Pair, Pair], held: tuple[Pair, Pair], target: Target
+) -> float:
+    """
+    Seconds that L2 takes for parts of sectors that are stored after the first, by blocks that are
+    at their ends together: of a sector, an instruction of a warp has what lanes hold that are
+    neighbours in memory, each a strip of those that it holds.
+    """
+    side, step, width = problem.stored
+    points, own = spread[side][0], held[side][0]
+    sector, strip = SECTOR_BYTES // problem.bytes_, next((n for n in STRIPS if own % n == 0), own)
+    lanes = max(min(points // own, sector // (strip * step)), 1)
+    parts = sector / min(gcd(width, strip) * lanes, sector)
+    again = problem.batch * problem.results * problem.bytes_ * (parts - 1)
+    return STORED_RATE * again / target.l2_bandwidth

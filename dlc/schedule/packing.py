@@ -1,0 +1,84 @@
+"""
+Operands of contractions that lie against the grain: neighbours that a block fetches together are
+apart in memory, as the weights of a convolution are, whose points of a window lie between channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from math import ceil, prod
+
+from xdsl.dialects import arith
+from xdsl.ir import BlockArgument, SSAValue
+
+from dlc.dialects import loop
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
+from dlc.schedule.contraction_tiles import is_wide, tiled_contraction
+from dlc.target import WIDEST_ACCESS
+
+MOST_POINTS = 4 / 3
+"""Points of axes for one of a dimension that they go through, at most: 4 where a transposed
+convolution meets 3 weights in turns of 2; windows that overlap would be stored again and again."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How an operand is laid out as blocks fetch it."""
+
+    load: loop.LoadOp
+    """The only use of an input in its kernel."""
+    axes: tuple[BlockArgument, ...]
+    """The axes along which it varies, a dimension for each: that of rows or columns is the last."""
+    extents: tuple[int, ...]
+    """Of the dimensions; the last is a multiple of 16 bytes."""
+
+
+def scattered_operands(kernel: loop.KernelOp) -> list[Packing]:
+    """
+    The operands of a contraction of which 16 bytes cannot be fetched at once, along rows, columns
+    or K, that can be packed: each is the only use of an input that the kernel does not write, at
+    places that follow from its axes alone, and has about as many elements as this. None of a kernel
+    with sizes, whose rows would be no multiples of 16 bytes.
+    """
+    if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
+        return []
+    tiled = tiled_contraction(kernel)
+    if tiled is None or not tiled.is_chunked:
+        return []
+    reduce = tiled.found.reduce
+    k, extents = reduce.axes[-1], {a: op.extent(a) for op in (tiled.outer, reduce) for a in op.axes}
+    found: list[Packing] = []
+    for load, varies in tiled.chunked.items():
+        own = [axis for axis in (tiled.row, tiled.column) if axis in varies]
+        if len(own) != 1 or k not in varies or is_wide(load, (*own, k)):
+            continue
+        points = {axis: n for axis, n in extents.items() if axis in varies}
+        if load.ref in kernel.constant_refs and _is_packable(load, points, extents.keys()):
+            axes = (*(axis for axis in points if axis not in (k, *own)), k, *own)
+            run = max(WIDEST_ACCESS // element_bytes(load.result.type), 1)
+            rows = ceil(points[own[0]] / run) * run
+            found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), rows)))
+    return found
+
+
+def _is_packable(
+    load: loop.LoadOp, points: Mapping[BlockArgument, int], axes: Collection[SSAValue]
+) -> bool:
+    """True if a load that varies along axes of so many points is at places that these tell apart,
+    of all axes that there are."""
+    places = {value for e in (*load.subscripts, *load.where) for value in e.values()}
+    shape = shape_of(load.ref.type)
+    walked = [[axis for axis in points if axis in s.values()] for s in load.subscripts]
+    return (
+        load.ref.has_one_use()
+        and (load.default is None or isinstance(load.default.owner, arith.ConstantOp))
+        and places <= {*axes}
+        and {*chain.from_iterable(walked)} == {*points}
+        and all(
+            prod(points[axis] for axis in through) <= MOST_POINTS * extent
+            for through, extent in zip(walked, shape, strict=True)
+        )
+    )

@@ -1,0 +1,161 @@
+"""Operands that lie against the grain are laid out as blocks fetch them, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i64
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import loop
+from dlc.dialects.axes import new_body
+from dlc.dialects.kernel_memory import memref_of, memref_type
+from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT
+from dlc.ir.evaluate import scalar
+from dlc.ir.expr import Expr
+from dlc.ir.provenance import OPS
+from dlc.remarks import remark
+from dlc.schedule.estimate import estimate
+from dlc.schedule.packing import Packing, scattered_operands
+from dlc.target import Target, target_of
+from dlc.text import unique_name
+
+
+@dataclass(frozen=True)
+class PackOperandsPass(ModulePass):
+    """
+    Copies an operand of a contraction of which blocks cannot fetch 16 bytes at once to memory in
+    which they can: a dimension for each axis that it varies along, rows or columns the last one.
+
+    *Legal when* the operand is all that a kernel reads of an input, at places that follow from its
+    axes, and this is not written meanwhile. What conditions leave out is stored as it is read.
+    *Faster because* blocks fetch an operand again and again: threads that copy neighbours which lie
+    apart in memory, as the weights of a convolution do, touch a line of memory for each, of 4 bytes
+    at once. It is done where the estimate of both kernels is below that of the one.
+
+    ```
+    %y = loop.kernel @conv1d(%x: memref<64x1024xf32> = %x, %w: memref<128x64x3xf32> = %w) … {
+      loop.for %i in 128, %j in 1022 {
+        %s = loop.reduce add %k in 3, %l in 64 -> f32 { … loop.load %w[%i, %l, %k] …
+    ```
+    becomes
+    ```
+    %w_packed = loop.kernel @w_packed(%w: memref<128x64x3xf32> = %w)
+        -> (%w_packed: memref<3x64x128xf32>) {
+      loop.for %k in 3, %l in 64, %i in 128 {
+        %w_1 = loop.load %w[%i, %l, %k] …
+        loop.store %w_1, %w_packed[%k, %l, %i] …
+    %y = loop.kernel @conv1d(%x: memref<64x1024xf32> = %x, %w: memref<3x64x128xf32> = %w_packed) … {
+      loop.for %i in 128, %j in 1022 {
+        %s = loop.reduce add %k in 3, %l in 64 -> f32 { … loop.load %w[%k, %l, %i] …
+    ```
+    """
+
+    name = "pack-operands"
+
+    always: bool = False
+    """Pack all that can be packed, whatever the estimate says."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        kernels, target = kernels_in(op, loop.KernelOp), target_of(op)
+        names = {kernel.name_ for kernel in kernels}
+        for kernel in kernels:
+            if kernel.schedule is None:
+                self._pack(kernel, target, names)
+
+    def _pack(self, kernel: loop.KernelOp, target: Target, names: set[str]) -> None:
+        """Packs the operands of a kernel for which that pays, one after the other."""
+        left = 0
+        while left < len(found := scattered_operands(kernel)):
+            ref = found[left].load.ref
+            copying = _copying(kernel, found[left], f"{ref.name_hint or 'operand'}_packed")
+            trial = kernel.clone()
+            _read_packed(trial, scattered_operands(trial)[left], copying.results[0])
+            seconds = [estimate(k, target).seconds for k in (kernel, trial, copying)]
+            trial.erase()
+            now, then, copy = (f"{n * 1e6:.1f} us" for n in seconds)
+            told = f"%{ref.name_hint}: {then} and {copy} to pack it, {now} as it lies"
+            if seconds[1] + seconds[2] < seconds[0] or self.always:
+                remark(self.name, kernel.name_, f"packs {told}")
+                copying.sym_name = StringAttr(unique_name(copying.name_, names))
+                Rewriter.insert_op(copying, InsertPoint.before(kernel))
+                _read_packed(kernel, found[left], copying.results[0])
+            else:
+                remark(self.name, kernel.name_, f"leaves {told}")
+                copying.erase()
+                left += 1
+
+
+def _copying(kernel: loop.KernelOp, packing: Packing, name: str) -> loop.KernelOp:
+    """The kernel that lays an operand out, not inserted anywhere."""
+    load = packing.load
+    ref = load.ref
+    assert isinstance(ref, BlockArgument)
+    element = load.result.type
+    packed = memref_type(element, packing.extents)
+    block = Block(arg_types=[ref.type, packed])
+    source, target = block.args
+    source.name_hint, target.name_hint = ref.name_hint, name
+    named = [axis.name_hint for axis in packing.axes]
+    axes = loop.ForOp(packing.extents, new_body(len(packing.axes), named))
+    place: dict[SSAValue, Expr] = {
+        old: Expr.of(new) for old, new in zip(packing.axes, axes.axes, strict=True)
+    }
+
+    def at(value: SSAValue) -> Expr | int:
+        return place.get(value, 0)  # else an axis of one point
+
+    subscripts = [e.substitute(at) for e in load.subscripts]
+    where = [e.substitute(at) for e in load.where]
+    last = packing.axes[-1]
+    around = last.owner.parent_op()
+    assert isinstance(around, loop.ForOp)
+    if (extent := around.extent(last)) < packing.extents[-1]:
+        where.append(place[last] * -1 + (extent - 1))
+    default = None
+    if where:
+        value = scalar(0, element)
+        if load.default is not None:
+            assert isinstance(load.default.owner, arith.ConstantOp)
+            value = load.default.owner.value
+        constant = arith.ConstantOp(value)
+        block.add_op(constant)
+        default = constant.result
+    block.add_op(axes)
+    body = Builder(InsertPoint.before(axes.yielded))
+    found = body.insert(loop.LoadOp(source, subscripts, where, default))
+    found.result.name_hint = load.result.name_hint
+    body.insert(loop.StoreOp(found.result, target, [Expr.of(a) for a in axes.axes]))
+    number = kernel.input_refs.index(ref)
+    tensor, alignment = kernel.inputs[number], kernel.alignment(ref)
+    copying = loop.KernelOp(name, [tensor], Region(block), [alignment])
+    copying.results[0].name_hint = name
+    for op in copying.walk():
+        op.location = load.location
+    if OPS in kernel.attributes:
+        copying.attributes[OPS] = kernel.attributes[OPS]
+    return copying
+
+
+def _read_packed(kernel: loop.KernelOp, packing: Packing, packed: SSAValue) -> None:
+    """Has a kernel read an operand where it is packed."""
+    load, ref = packing.load, packing.load.ref
+    assert isinstance(ref, BlockArgument)
+    number = kernel.input_refs.index(ref)
+    subscripts = [Expr.of(axis) for axis in packing.axes]
+    type = memref_type(memref_of(ref).element_type, packing.extents)
+    new = Rewriter.replace_value_with_new_type(ref, type)
+    kernel.operands[number] = packed
+    alignments = [int(n) for n in kernel.alignments.get_values()]
+    alignments[number] = DEFAULT_ALIGNMENT
+    kernel.alignments = DenseArrayBase.from_list(i64, alignments)
+    again = loop.LoadOp(new, subscripts)
+    again.result.name_hint = load.result.name_hint
+    again.location = load.location
+    Rewriter.replace_op(load, again)

@@ -1,0 +1,124 @@
+"""Operands of contractions that are laid out as blocks fetch them give the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import apply, parse
+from torch import Tensor
+from xdsl.dialects.builtin import ModuleOp
+
+import dlc
+from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.loop import KernelOp
+from dlc.passes import STEPS
+from dlc.simulator import run_module
+from dlc.target import TARGETS
+
+AFTER = [step.pass_name for step in STEPS]
+AFTER = AFTER[AFTER.index("pack-operands") + 1 :]
+Program = Callable[..., Tensor]
+
+CONVOLUTIONS: tuple[tuple[str, Program, tuple[tuple[int, ...], ...]], ...] = (
+    ("1d", lambda x, w: F.conv1d(x, w), ((2, 8, 37), (6, 8, 3))),
+    ("2d", lambda x, w: F.conv2d(x, w, padding=1), ((1, 16, 5, 9), (7, 16, 3, 3))),
+    ("3d", lambda x, w: F.conv3d(x, w, padding=1), ((1, 8, 2, 3, 9), (5, 8, 3, 3, 3))),
+    ("strided", lambda x, w: F.conv2d(x, w, stride=2), ((1, 16, 5, 17), (9, 16, 3, 2))),
+    ("dilated", lambda x, w: F.conv1d(x, w, dilation=3), ((2, 7, 29), (5, 7, 4))),
+    ("grouped", lambda x, w: F.conv1d(x, w, groups=2), ((2, 16, 23), (6, 8, 3))),
+    ("transposed", lambda x, w: F.conv_transpose1d(x, w), ((2, 8, 19), (8, 5, 3))),
+    (
+        "transposed, strided",
+        lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1),
+        ((2, 8, 19), (8, 5, 5)),
+    ),
+    (
+        "transposed, of volumes",
+        lambda x, w: F.conv_transpose3d(x, w, stride=2),
+        ((1, 4, 3, 2, 5), (4, 3, 3, 3, 3)),
+    ),
+    ("of one point", lambda x, w: F.conv2d(x, w), ((1, 9, 6, 5), (4, 9, 1, 1))),
+)
+
+
+@pytest.fixture(autouse=True)
+def merging(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Launches are so slow that the least product and its sum are merged."""
+    if "chip" not in request.fixturenames:
+        chip = dataclasses.replace(TARGETS["sm_90"], launch_seconds=1.0)
+        monkeypatch.setitem(TARGETS, "sm_90", chip)
+
+
+def whole(*shape: int) -> Tensor:
+    """Small whole numbers, whose sums of products are exact in any order."""
+    return torch.randint(-4, 5, shape).float()
+
+
+def with_packed(program: Program, inputs: tuple[Tensor, ...]) -> tuple[ModuleOp, list[KernelOp]]:
+    """A program of which all that can be packed is, and its kernels that pack."""
+    module = parse(dlc.compile(program, inputs, target="sm_90").ir("tensor"))
+    loops = [step.pass_name for step in STEPS if step.stage == "loop"]
+    for step in loops[: loops.index("pack-operands")]:
+        apply(module, step)
+    apply(module, "pack-operands{always=true}")
+    kernels = kernels_in(module, KernelOp)
+    return module, [kernel for kernel in kernels if "_packed" in kernel.name_]
+
+
+def run(module: ModuleOp, inputs: tuple[Tensor, ...]) -> Tensor:
+    """What the simulator gives, which finds hazards."""
+    for step in AFTER:
+        apply(module, step, round_trip=False)
+    (result,) = run_module(module, [t.numpy() for t in inputs])
+    return torch.from_numpy(result)
+
+
+@pytest.mark.parametrize(("name", "program", "shapes"), CONVOLUTIONS, ids=lambda v: str(v)[:24])
+def test_weights_of_convolutions(
+    name: str, program: Program, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    torch.manual_seed(len(name))
+    inputs = tuple(whole(*shape) for shape in shapes)
+    module, kernels = with_packed(program, inputs)
+    assert kernels, name
+    assert torch.equal(run(module, inputs), program(*inputs))
+
+
+def test_what_is_infinite_or_nan_stays_where_it_is() -> None:
+    """A weight that no point of the image meets is multiplied with none."""
+    x, w = whole(1, 8, 6), whole(8, 4, 5)
+    w[0, 0, 4], w[1, 2, 0], x[0, 3, 5] = float("nan"), float("-inf"), float("inf")
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        return F.conv_transpose1d(x, w, stride=2, padding=4)
+
+    module, kernels = with_packed(program, (x, w))
+    assert len(kernels) == 1
+    torch.testing.assert_close(run(module, (x, w)), program(x, w), equal_nan=True, atol=0, rtol=0)
+
+
+def test_halves_are_packed_in_runs_of_eight() -> None:
+    x, w = torch.randn(2, 16, 30).bfloat16(), torch.randn(12, 16, 3).bfloat16()
+    _, (kernel,) = with_packed(F.conv1d, (x, w))
+    assert str(kernel.outputs[0].type) == "tensor<3x16x16xbf16>"
+
+
+def test_products_of_matrices_that_lie_the_other_way() -> None:
+    x, y = whole(19, 37).T, whole(23, 19).T
+    module, kernels = with_packed(torch.matmul, (x, y))
+    assert [str(k.outputs[0].type) for k in kernels] == ["tensor<19x40xf32>", "tensor<19x24xf32>"]
+    assert torch.equal(run(module, (x, y)), x @ y)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_120"])
+def test_it_is_done_where_it_pays(chip: str) -> None:
+    """Weights of many images are packed, those of a single small one are not."""
+    many, one = torch.empty(32, 64, 56, 56, device="meta"), torch.randn(1, 64, 7, 7)
+    for x, expected in ((many, 2), (one, 1)):
+        w = torch.empty(128, 64, 3, 3, device=x.device)
+        text = dlc.compile(lambda x, w: F.conv2d(x, w, padding=1), (x, w), target=chip).ir("loop")
+        assert text.count("loop.kernel @") == expected
