@@ -48,7 +48,7 @@ REASONS = {
     "element of a chunk takes a sector of L2, 8 times its bytes, which is more than multiply-adds "
     "take where images have 14 or 56 points a row. Weights that are packed by windows' points "
     "would not; nothing packs them yet.",
-    r"product/matrices": "A launch and the way to memory and back are half of its 4.4 us.",
+    r"product/": "A launch and the way to memory and back are half of its few us.",
     r"pool/average2d": "Windows of 11 x 11 read 121 elements for a result, from lines of L1.",
 }
 """Why programs are over `MOST` times the roofline, by the beginning of their names."""
