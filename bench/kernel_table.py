@@ -44,8 +44,8 @@ REASONS = {
     r"convolution/transposed[12]d|convolution-chain/transposed_mean": "What a transposed "
     "convolution copies lies apart in memory, images by its stride and weights by their windows: "
     "L2 fetches a sector, 8 elements, for each, and its rate is what that takes.",
-    r"convolution-chain/|block/": "A convolution's weights lie their windows' points apart: each "
-    "element of a chunk takes a sector of L2, 8 times its bytes, which is more than multiply-adds "
+    r"convolution(-chain)?/|block/": "A convolution's weights lie their windows' points apart: "
+    "each element of a chunk takes a sector of L2, 8 times its bytes, which is more than products "
     "take where images have 14 or 56 points a row. Weights that are packed by windows' points "
     "would not; nothing packs them yet.",
     r"product/": "A launch and the way to memory and back are half of its few us.",
