@@ -15,8 +15,11 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc": "what users import"},
     {"dlc.tuning": "dlc.tune: search over schedules", "dlc.generation": "dlc.generate"},
     {"dlc_bench": "contenders, timers, counters"},
-    {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
-    {"dlc.shared_kernels": "kernels for all sizes of a program"},
+    {"dlc.compiler": "dlc.compile", "dlc.loaded": "dlc.load"},
+    {
+        "dlc.variant": "a program for one set of shapes",
+        "dlc.shared_kernels": "kernels for all sizes of a program",
+    },
     {
         "dlc.stages": "a program in all its IRs",
         "dlc.kernel_cache": "Kernel IR on disk",

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend.executor import Executor, default_backend
 from dlc.backend.kept_copy import to_device
 from dlc.cli.status_line import progress
-from dlc.compiler import Variant
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
 from dlc.frontend.imported import ImportedProgram
 from dlc.target import precision_of
+from dlc.variant import Variant
 from dlc_bench.ceilings import measure_ceilings
 from dlc_bench.contender import AUTOTUNE, COMPILE, DLC, EAGER, PEERS, Contender, dlc_module
 from dlc_bench.device import find_device

@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_flatten
 
 import dlc
 from dlc.backend.export import export_program
-from dlc.compiler import compiler_context
 from dlc.ir.locations import LocParser
 from dlc.pipeline import text_of
+from dlc.stages import compiler_context
 
 SHAPES = ((4,), (3, 4), (2, 6), (2, 3, 4), (1, 4), (3, 1), (0, 4), ())
 VIEWS = (
