@@ -65,6 +65,9 @@ BANKS, BANK_BYTES = 32, 4
 """Banks of shared memory, and the bytes of a bank's words, on every chip."""
 SECTOR_BYTES = 32
 """Bytes that are fetched from global memory at once, on every chip."""
+LINE_BYTES = 128
+"""Bytes of a line of the L1 cache, on every chip (CUDA C++ Programming Guide, "Global Memory"): of
+what a warp asks for at once, each line is taken to cost a clock."""
 TENSOR_ALIGNMENT = 16
 """Bytes that divide the address and the strides of a tensor of which TMA copies boxes, and a box's
 rows (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -170,6 +173,20 @@ class Target:
     memory and multiply matrices in much the same order. Measured, of products by threads of 8 x 4
     to 16 x 8 sums 0.5 to 0.8, by `mma` of bf16 0.65, of tf32 0.65, of three products of tf32 0.6
     and 0.8."""
+    dependent_clocks: int = 4
+    """Clocks after which a warp issues an instruction that waits for its last one (Jia et al.,
+    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018)."""
+    read_clocks: int = 33
+    """Clocks until a warp has what it reads of shared memory (as `product_clocks`)."""
+    product_clocks: int = 35
+    """Clocks until a warp has a product of matrices (Luo et al., "Benchmarking and Dissecting the
+    Nvidia Hopper GPU Architecture", IPDPS 2024: 32 to 33 of `mma`)."""
+    meeting_clocks: int = 120
+    """Clocks that warps wait for a chunk and for each other where they meet: assumed. With it the
+    path of a chunk of 32 x 64 blocks of bf16 by four warps is 760 clocks, of 840 measured."""
+    stored_rate: float = 2.7
+    """What a part of a sector that is stored takes of L2 over a sector that is fetched: measured,
+    2.6 TB/s of sectors where each thread stored parts of its own."""
     filled_share: float = 0.83
     """The share of the time of its tensor cores that an SM fills at best by `wgmma`: measured."""
     launch_seconds: float = 0.9e-6
@@ -230,6 +247,11 @@ class Target:
         oldest, words = FEATURES[feature]
         older = f" (PTX ISA: sm_{oldest} or later)" if self.instructions < oldest else ""
         return f"{self.name} has no {words}{older}"
+
+    @property
+    def schedulers(self) -> int:
+        """Of an SM, each of which has warps, issue slots and tensor cores of its own."""
+        return self.issue_lanes // self.warp
 
     @property
     def label(self) -> str:

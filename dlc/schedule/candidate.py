@@ -137,7 +137,7 @@ class Candidate:
     def path_clocks(self) -> float:
         """Clocks of a chunk that only other chunks hide, of other threads or blocks."""
         (ffma, loads), steps = self.step, self.points / VECTOR
-        return path_clocks(steps * ffma, steps * loads + self.beside)
+        return path_clocks(steps * ffma, steps * loads + self.beside, self.target)
 
     @property
     def turn_clocks(self) -> float:

@@ -62,7 +62,6 @@ FACTOR = 12
 """Instructions of a thread for what the sums of a row are multiplied with."""
 PHASES = 5
 """Barriers of a chunk, with what threads wait for at each."""
-PHASE_CLOCKS = 120
 PADDING = WIDEST_ACCESS
 """Bytes by which the rows of a slab are padded, that threads read at once, against conflicts."""
 DEPTHS = (2, 1)
@@ -257,7 +256,7 @@ class CascadeCandidate:
     def path_clocks(self) -> float:
         """Clocks of a chunk of a warp that a scheduler has to itself."""
         ffma, *others = self.instructions
-        return path_clocks(ffma, sum(others))
+        return path_clocks(ffma, sum(others), self.target)
 
     def busy_clocks(self, running: int) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
@@ -301,13 +300,13 @@ class CascadeCandidate:
 
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
-        latency = self.target.latency_clocks
+        latency, met = self.target.latency_clocks, PHASES * self.target.meeting_clocks
         hidden, waited = float(latency), 0.0
         if self.slots > 1:
             hidden = latency / (self.slots - 1)
         elif self.chunks > 1:
             waited = latency * self._copied_in_turn
-        alone = max(self.busy_clocks(1), self.path_clocks) + PHASES * PHASE_CLOCKS + waited
+        alone = max(self.busy_clocks(1), self.path_clocks) + met + waited
         return max(self.busy_clocks(running), hidden, alone)
 
     @property

@@ -8,17 +8,14 @@ from __future__ import annotations
 from math import gcd
 
 from dlc.schedule.problem import Problem
-from dlc.target import SECTOR_BYTES, Target
+from dlc.target import LINE_BYTES, SECTOR_BYTES, Target
 
 Pair = tuple[int, int]
 
 SECTOR = SECTOR_BYTES // 4
 """Elements of fp32 that are fetched from memory at once."""
-LINE = 4 * SECTOR
-"""Those of a line of the L1 cache: of what a warp asks for at once, each line takes a clock."""
-STORED_RATE = 2.7
-"""What a part of a sector that is stored takes of L2 over one that is fetched: 2.6 TB/s of sectors
-were measured where each thread stored parts of its own."""
+LINE = LINE_BYTES // 4
+"""Those of a line of the L1 cache."""
 STRIPS = (4, 2)
 """Neighbours that a thread has at once, if its points are a multiple."""
 
@@ -59,4 +56,4 @@ def stored_seconds(
     lanes = max(min(points // own, sector // (strip * step)), 1)
     parts = sector / min(gcd(width, strip) * lanes, sector)
     again = problem.batch * problem.results * problem.bytes_ * (parts - 1)
-    return STORED_RATE * again / target.l2_bandwidth
+    return target.stored_rate * again / target.l2_bandwidth

@@ -114,7 +114,7 @@ def row_plan(
     else:
         if whole > length:
             threads = min(threads, ACROSS)
-        schedulers = target.sms * target.issue_lanes // target.warp
+        schedulers = target.sms * target.schedulers
         if whole <= HELD * target.warp and row_count >= schedulers:
             threads = min(threads, target.warp)
         if threads > target.warp and length >= threads * vector:

@@ -156,7 +156,7 @@ class _Block:
         last = warps * counts.last_sectors * SECTOR_BYTES
         waits += last * target.clock / target.sm_bandwidth
         least = counts.overlapped * target.latency_clocks
-        path = path_clocks(counts.fmas, slots - counts.fmas)
+        path = path_clocks(counts.fmas, slots - counts.fmas, target)
         return _Block(warps, own, (warps * counts.wavefronts,), path, waits, least, target)
 
     def busy(self, running: float) -> float:

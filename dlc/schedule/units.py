@@ -12,17 +12,10 @@ from collections.abc import Sequence
 
 from dlc.target import Target
 
-SCHEDULERS = 4
-"""Of an SM, each of which has warps, issue slots and tensor cores of its own."""
 
-DEPENDENT = 4
-"""Clocks after which a warp issues an instruction that waits for its last one (Jia et al.,
-"Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018)."""
-
-
-def issuing(warps: float) -> float:
+def issuing(warps: float, target: Target) -> float:
     """The share of an SM's schedulers that so many warps occupy."""
-    return min(1.0, warps / SCHEDULERS)
+    return min(1.0, warps / target.schedulers)
 
 
 def apart(warps: float, target: Target) -> float:
@@ -30,17 +23,17 @@ def apart(warps: float, target: Target) -> float:
     The share of the clocks of other units that the busiest does not hide: all of them where a
     scheduler has one warp, and `Target.apart` where it has two or more.
     """
-    each = min(max(warps / SCHEDULERS, 1.0), 2.0)
+    each = min(max(warps / target.schedulers, 1.0), 2.0)
     return 1 - (1 - target.apart) * (each - 1)
 
 
-def path_clocks(multiplied: float, others: float) -> float:
+def path_clocks(multiplied: float, others: float, target: Target) -> float:
     """
     Clocks of a warp that a scheduler has to itself: multiply-adds of several sums follow each
     other, and of its other instructions each waits for the last one. Measured on an H100 of one row
     of attention, 17025 instructions of which 4120 are multiply-adds: 66000.
     """
-    return multiplied + DEPENDENT * others
+    return multiplied + target.dependent_clocks * others
 
 
 def clocks_of(units: Sequence[float], hidden: float) -> float:
@@ -56,5 +49,5 @@ def clocks_together(
     Clocks of an SM in which so many warps run, given those that its units would take if all
     schedulers had warps: `own` are units that each scheduler has, `shared` those of the SM.
     """
-    units = [*(clocks / issuing(warps) for clocks in own), *shared]
+    units = [*(clocks / issuing(warps, target) for clocks in own), *shared]
     return clocks_of(units, apart(warps, target))

@@ -33,11 +33,6 @@ ROW_WORDS = 8
 SPLIT_INSTRUCTIONS = 5
 """By which a lane takes an element of f32 apart: its leading bits, the rest, and 0 for both where
 it is infinite."""
-READ_CLOCKS, PRODUCT_CLOCKS = 33, 35
-"""Clocks until a warp has what it reads of shared memory, and a product of matrices (Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", IPDPS 2024: 32 to 33 of `mma`)."""
-MEETING_CLOCKS = 120
-"""Clocks that warps wait for a chunk and for each other where they meet."""
 OTHER_REGISTERS = 48
 """Registers of a thread beside sums and factors: addresses, copies, the next factors."""
 
@@ -168,8 +163,9 @@ class WarpCandidate(Candidate):
     @property
     def path_clocks(self) -> float:
         """What a warp does one after the other: it meets others, reads factors, multiplies them."""
-        steps = self.points / self.vector * (READ_CLOCKS + PRODUCT_CLOCKS)
-        return MEETING_CLOCKS + path_clocks(0, self._instructions) + steps
+        t = self.target
+        steps = self.points / self.vector * (t.read_clocks + t.product_clocks)
+        return t.meeting_clocks + path_clocks(0, self._instructions, t) + steps
 
     @property
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:

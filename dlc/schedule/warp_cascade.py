@@ -18,7 +18,7 @@ from dlc.schedule.candidate import (
     WAVEFRONTS,
 )
 from dlc.schedule.cascade_problem import CascadeProblem
-from dlc.schedule.cascade_tiles import FACTOR, PADDING, PHASE_CLOCKS, CascadeCandidate
+from dlc.schedule.cascade_tiles import FACTOR, PADDING, CascadeCandidate
 from dlc.target import WARP, Target
 
 WARPS = (1, 2, 4, 8)
@@ -106,7 +106,8 @@ class WarpCascade(CascadeCandidate):
 
     def _chunk_of_each(self, running: int) -> float:
         """A block that is alone waits at its barrier, and then for what its products read first."""
-        return super()._chunk_of_each(running) + (2 * PHASE_CLOCKS if running == 1 else 0)
+        waited = 2 * self.target.meeting_clocks if running == 1 else 0
+        return super()._chunk_of_each(running) + waited
 
 
 def warp_tiles(problem: CascadeProblem, target: Target) -> Iterator[WarpCascade]:

@@ -166,7 +166,7 @@ class WarpgroupCandidate(WarpCandidate):
     def busy_clocks(self, running: float) -> float:
         """What warps have asked for goes on while they wait."""
         warps = running * self.thread_count / self.target.warp
-        filled = issuing(warps) * self.target.filled_share
+        filled = issuing(warps, self.target) * self.target.filled_share
         return running * self.chunk_clocks / filled
 
     @property
@@ -176,7 +176,8 @@ class WarpgroupCandidate(WarpCandidate):
         requests of one of them.
         """
         asking = 0 if self.producer or not self.boxes else ASKING
-        return self.tensor_clocks / prod(self.threads) + path_clocks(0, CHUNK_INSTRUCTIONS + asking)
+        before = path_clocks(0, CHUNK_INSTRUCTIONS + asking, self.target)
+        return self.tensor_clocks / prod(self.threads) + before
 
     @cached
     def shared_bytes(self) -> int:

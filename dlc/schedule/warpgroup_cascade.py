@@ -17,7 +17,7 @@ from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.cascade_problem import CascadeProblem
-from dlc.schedule.cascade_tiles import FACTOR, PHASE_CLOCKS
+from dlc.schedule.cascade_tiles import FACTOR
 from dlc.schedule.warp_cascade import SCORE, SPECIAL, K, WarpCascade
 from dlc.schedule.warpgroup_candidate import COPIED_REGISTERS, REQUEST, ROWS
 from dlc.target import BANK_BYTES, BANKS, MAX_THREADS, WARPGROUP, Target
@@ -127,7 +127,7 @@ class WarpgroupCascade(WarpCascade):
 
     def _chunk_of_each(self, running: int) -> float:
         """All warpgroups meet nowhere in a chunk, but each waits for both of its products."""
-        alone = self.busy_clocks(1) + 2 * PHASE_CLOCKS
+        alone = self.busy_clocks(1) + 2 * self.target.meeting_clocks
         copied = self.target.latency_clocks / (self.slots - 1)
         return max(self.busy_clocks(running), alone, copied)
 

@@ -19,7 +19,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.contraction_tiles import outer_loop
-from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, Target
+from dlc.target import BLOCK_THREADS, LINE_BYTES, STATIC_SHARED_LIMIT, Target
 
 MOST_POINTS = 256
 """Points of a window, at most; larger ones are rows."""
@@ -37,8 +37,6 @@ STORED = 16
 COPIED = 36
 """Instructions for an element that is copied: its place, whether it is there, the copy (as nvcc
 12 and 13 have it)."""
-LINE_BYTES = 128
-"""Bytes of the L1 cache that a warp reads in a clock."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def window_plan(kernel: loop.KernelOp, target: Target) -> WindowPlan | None:
     shared = sum(n * element_bytes(op.result.type) for op, n in slabs.items())
     blocks = prod(ceil(outer.hint(a) / block.get(a, 1)) for a in outer.axes)
     size = prod(block.values())
-    lanes = target.issue_lanes / target.warp
+    lanes = target.schedulers
     # In clocks of an SM, for the points of a warp.
     staged = taps * STAGED_READ + STORED + COPIED * sum(slabs.values()) / size
     held = min(HELD, max(size // BLOCK_THREADS, 1))
