@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.export import Dim
 from torch.nn.functional import linear, silu
 from xdsl.passes import ModulePass
 
@@ -58,11 +59,15 @@ def ones(*shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(torch.ones(shape) for shape in shapes)
 
 
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x).flatten(0, 1)
+
+
 def siblings(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.relu(x @ v), x @ w
 
 
-PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
+PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ...] = (
     (torch.matmul, ones((1024, 1024), (1024, 1024))),
     (torch.matmul, ones((16, 4096), (4096, 64))),
     (torch.matmul, tuple(x.bfloat16() for x in ones((1024, 256), (256, 1024)))),
@@ -76,7 +81,9 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (put, ones((8, 4), (2, 4))),
     (torch.amax, (*ones((16384, 64)), 0)),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
+    (rows, ones((3, 5, 8)), ({0: Dim("b"), 1: Dim("s")},)),
 )
+"""Functions, what they are called with, and the sizes of that if there are any."""
 
 
 @cache
@@ -86,8 +93,9 @@ def acting() -> frozenset[str]:
 
 
 def _acting(target: str) -> Iterator[str]:
-    for function, inputs in PROGRAMS:
-        program = compile(function, inputs, target=target, backend="host")
+    for function, inputs, *sizes in PROGRAMS:
+        shapes = sizes[0] if sizes else None
+        program = compile(function, inputs, target, "host", dynamic_shapes=shapes)
         module = program.variants[0].module("torch").clone()
         before = str(module)
         for step in STEPS:
