@@ -27,27 +27,27 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], float
     "convolution, activation, pool": (
         lambda x, w: F.max_pool2d(F.hardswish(F.conv2d(x, w)), 2),
         ((16, 64, 64, 64), (128, 64, 3, 3)),
-        340,
+        275,
     ),
     "convolution, least channel": (
         lambda x, w: F.conv2d(x, w).min(1)[0],
         ((16, 16, 64, 64), (64, 16, 3, 3)),
-        53,
+        50,
     ),
     "convolution in space, pool": (
         lambda x, w: F.max_pool3d(F.conv3d(x, w), 2),
         ((4, 16, 16, 32, 32), (32, 16, 3, 3, 3)),
-        76,
+        58,
     ),
     "transposed convolution, pool": (
         lambda x, w: F.max_pool2d(F.conv_transpose2d(x, w, stride=2, padding=1), 2),
         ((16, 32, 32, 32), (32, 32, 4, 4)),
-        49,
+        46,
     ),
     "groups, activation": (
         lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=4).relu(),
         ((32, 128, 56, 56), (128, 32, 3, 3), (128,)),
-        250,
+        225,
     ),
     "heads joined, activation": (
         lambda x, w: F.gelu((x @ w).transpose(1, 2).reshape(8, 512, 1024)),
@@ -148,7 +148,9 @@ def test_a_plan_is_no_slower_than_its_kernels_apart(name: str) -> None:
     module = loops(f, *shapes)
     apart = microseconds(module)
     run(module, "fuse-loops")
-    assert microseconds(module) <= min(most, apart)
+    assert (fused := microseconds(module)) <= apart
+    run(module, "pack-operands")
+    assert microseconds(module) <= min(most, fused)
 
 
 @pytest.mark.parametrize("name", ["linear, max pool", "transition", "linear, log-sum-exp"])
@@ -242,7 +244,7 @@ def test_products_whose_dimensions_are_joined(
     ("shapes", "options", "schedule"),
     [
         (((4, 16, 13, 23), (24, 16, 3, 3), (24,)), {"padding": 1}, "chunk-matmul-k{bk=16 "),
-        (((9, 20, 9, 11), (70, 20, 3, 2), (70,)), {"stride": 2, "dilation": 2}, "double-buffer"),
+        (((3, 20, 9, 11), (70, 20, 3, 2), (70,)), {"stride": 2, "dilation": 2}, "double-buffer"),
         (((2, 3, 30, 33), (33, 3, 7, 7), (33,)), {"stride": 2, "padding": 3}, "stage-inputs"),
         (((9, 7, 7, 7), (16, 7, 3, 3), (16,)), {"padding": (0, 2)}, "blockify-launch"),
         (((2, 5, 6, 7, 17), (17, 5, 2, 3, 3), (17,)), {"padding": 1}, "blockify-launch"),
