@@ -38,11 +38,15 @@ from dlc.frontend.script_sizes import ScriptSizes
 from dlc.frontend.script_state import StateChanged
 from dlc.frontend.script_trials import tried
 from dlc.frontend.script_turns import TURN, TURNS, turn, turns
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.source import ImportFailure, Place, quote
 from dlc.frontend.statements import Statements
 
 AT_HAND = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
 """What a text has without an import."""
+AGAIN = (
+    "the script has run {} times, since the program changes here what is made before it: what the "
+    "script writes to files is written each time"
+)
 
 
 def capture_script(
@@ -108,7 +112,7 @@ def capture_text(
                     stack.enter_context(redirect_stdout(StringIO()))
                     stack.enter_context(redirect_stderr(StringIO()))
                 program, notes = _captured(copy.deepcopy(tree), filename, argv, sizes, live)
-            for note in notes:
+            for note in (*_ran_again(first, live), *notes):
                 print(note, file=sys.stderr)
             return program
         except ImportFailure as error:
@@ -117,12 +121,20 @@ def capture_text(
             if isinstance(error, StateChanged) and not reads_by_any_name(tree):
                 again = live.again(error)
             if again is None:
+                for note in _ran_again(first, live):
+                    print(note, file=sys.stderr)
                 raise first from None
             live = again
             for one in undo:
                 one()
             for name in [n for n in sys.modules if n not in known and is_own(n)]:
                 del sys.modules[name]
+
+
+def _ran_again(first: ImportFailure | None, live: Live) -> Iterator[str]:
+    """What is said of a text that has run more than once: what it does elsewhere is done again."""
+    if first is not None and live.paths:
+        yield quote(first.place, AGAIN.format(len(live.paths) + 1), "note: ")
 
 
 def _captured(

@@ -28,6 +28,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dlc.frontend.constants import SCALARS, Identity, key_of
+from dlc.frontend.tensor_changes import version_of
 
 BUFFERS = (np.ndarray, bytearray, array)
 """Memory with numbers, that scripts write to by item."""
@@ -119,7 +120,7 @@ def places_of(values: Iterable[Any], beside: Iterable[Kept]) -> list[Callable[[]
         elif is_iterator(value):
             found.append(partial(place_of, value))
         elif isinstance(value, torch.Tensor):
-            found.append(partial(getattr, value, "_version"))
+            found.append(partial(version_of, value))
         elif isinstance(value, (list, dict, set, deque)):
             found.append(partial(_items_of, value))
         elif hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):

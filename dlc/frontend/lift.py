@@ -36,6 +36,7 @@ from dlc.frontend.script_runs import ASSIGNED, EARLY, GIVEN, KEPT_NUMBERS, UNSEE
 from dlc.frontend.script_state import StateChanged
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.subexpressions import PART_OF_CREATION, code_now, is_static, parts_of, rebuild
+from dlc.frontend.tensor_changes import may_have_changed
 
 OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
@@ -250,7 +251,7 @@ class Lifter(ProgramValues):
 
     def gives_any(self, value: Any, reached: Sequence[Any]) -> bool:
         """True if a value has a tensor in it that was changed in place and is held elsewhere."""
-        held = [t for t in reached if isinstance(t, torch.Tensor) and t._version]
+        held = [t for t in reached if isinstance(t, torch.Tensor) and may_have_changed(t)]
         keys = {key for t in held if (key := storage_key(t)) is not None}
         return any(storage_key(leaf) in keys for leaf in tensors_in(value))
 

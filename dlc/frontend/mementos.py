@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import is_
 from types import FunctionType, MethodType
@@ -15,6 +15,7 @@ from dlc.frontend.hidden_state import Kept, drawn_from, kept
 from dlc.frontend.insides import attributes_of, is_object
 from dlc.frontend.names_read import Binding
 from dlc.frontend.script_state import ScriptState
+from dlc.frontend.tensor_changes import refill, version_of
 
 Undo: TypeAlias = Callable[[], object]
 LEFT = (str, bytes, int, float, complex)
@@ -53,9 +54,8 @@ class Memento:
         """Makes the values what they were; False, and nothing, where something else has changed."""
         if self._goes_on or not all(same() for same in self._is_same):
             return False
-        with torch.no_grad():
-            for undo in self._undo:
-                undo()
+        for undo in self._undo:
+            undo()
         return True
 
     def _note(self, value: Any, may_change: bool) -> Iterator[tuple[Any, bool]]:
@@ -63,9 +63,9 @@ class Memento:
         match value:
             case torch.Tensor():
                 if may_change and not isinstance(value, torch.nn.Parameter):
-                    self._undo.append(partial(_refill, value, value.detach().clone()))
+                    self._undo.append(partial(refill, value, value.detach().clone()))
                 else:
-                    self._is_same.append(partial(_has_version, value, value._version))
+                    self._is_same.append(partial(_has_version, value, version_of(value)))
             case list() | deque():
                 self._keep(may_change, undo_of(value), partial(_holds, value, [*value]))
                 yield from ((item, may_change) for item in value)
@@ -157,8 +157,8 @@ def _reset(value: Any, own: dict[str, Any]) -> None:
         object.__setattr__(value, name, item)
 
 
-def _has_version(tensor: torch.Tensor, version: int) -> bool:
-    return tensor._version == version
+def _has_version(tensor: torch.Tensor, version: Hashable) -> bool:
+    return version_of(tensor) == version
 
 
 def _holds(found: list[Any] | deque[Any], items: list[Any]) -> bool:
@@ -167,11 +167,6 @@ def _holds(found: list[Any] | deque[Any], items: list[Any]) -> bool:
 
 def _holds_table(found: Mapping[Any, Any], items: dict[Any, Any]) -> bool:
     return found.keys() == items.keys() and all(found[key] is items[key] for key in items)
-
-
-def _refill(tensor: torch.Tensor, before: torch.Tensor) -> None:
-    if tensor.shape == before.shape and not torch.equal(tensor, before):
-        tensor.detach().copy_(before)
 
 
 def _refill_queue(queue: deque[Any], before: list[Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from dlc.frontend.tensor_changes import bytes_of, refill, version_of
+
 FEW = 1 << 12
 """Elements of a tensor up to which all are compared."""
 SAMPLED = 64
@@ -27,10 +29,8 @@ def kept_state(module: torch.nn.Module) -> Iterator[None]:
         for table, before in tables:
             table.clear()
             table.update(before)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if not torch.equal(buffer, before):
-                    buffer.detach().copy_(before)
+        for buffer, before in buffers:
+            refill(buffer, before)
 
 
 def _tables(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
@@ -62,17 +62,11 @@ def _own(module: torch.nn.Module) -> Hashable:
 
 def _numbers(tensor: torch.Tensor) -> Hashable:
     if tensor.layout != torch.strided or tensor.device.type == "meta":
-        return tensor._version
+        return version_of(tensor)
     flat = tensor.detach()
     if tensor.numel() <= FEW:
-        return _bytes(flat)
+        return bytes_of(flat)
     step = tensor.numel() // SAMPLED
     at = torch.arange(0, tensor.numel(), step, device=tensor.device)
     places = torch.unravel_index(at, tensor.shape)
-    return tensor._version, _bytes(flat[places])
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes()
+    return version_of(tensor), bytes_of(flat[places])

@@ -504,3 +504,16 @@ def test_torch_compile_makes_one_graph_of_a_program() -> None:
     module, args = capture_text("torch.relu(torch.randn(4, 4)) + 1")
     compiled = torch.compile(module, backend="eager", fullgraph=True)
     assert torch.equal(compiled(*args), module(*args))
+
+
+def test_a_script_that_runs_again_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    write = f"with open({str(log)!r}, 'a') as file:\n    print('once', file=file)\n"
+    capture_text(f"{write}{COUNTED['a global']}")
+    assert log.read_text() == "once\n" * 2
+    _, told = capfd.readouterr()
+    assert re.search(r"^<command>:\d+:\d+: note: the script has run 2 times, .* each time\n", told)
+    capture_text(f"{write}torch.randn(3) + 1")
+    assert capfd.readouterr().err == ""
