@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from dlc.target import TARGETS
 
 AFTER = [step.pass_name for step in STEPS]
 AFTER = AFTER[AFTER.index("pack-operands") + 1 :]
-Program = Callable[..., Tensor]
+Program = Callable[..., Any]
 
 CONVOLUTIONS: tuple[tuple[str, Program, tuple[tuple[int, ...], ...]], ...] = (
     ("1d", lambda x, w: F.conv1d(x, w), ((2, 8, 37), (6, 8, 3))),
@@ -69,12 +70,11 @@ def with_packed(program: Program, inputs: tuple[Tensor, ...]) -> tuple[ModuleOp,
     return module, [kernel for kernel in kernels if "_packed" in kernel.name_]
 
 
-def run(module: ModuleOp, inputs: tuple[Tensor, ...]) -> Tensor:
+def run(module: ModuleOp, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """What the simulator gives, which finds hazards."""
     for step in AFTER:
         apply(module, step, round_trip=False)
-    (result,) = run_module(module, [t.numpy() for t in inputs])
-    return torch.from_numpy(result)
+    return [torch.from_numpy(t) for t in run_module(module, [t.numpy() for t in inputs])]
 
 
 @pytest.mark.parametrize(("name", "program", "shapes"), CONVOLUTIONS, ids=lambda v: str(v)[:24])
@@ -85,7 +85,8 @@ def test_weights_of_convolutions(
     inputs = tuple(whole(*shape) for shape in shapes)
     module, kernels = with_packed(program, inputs)
     assert kernels, name
-    assert torch.equal(run(module, inputs), program(*inputs))
+    (found,) = run(module, inputs)
+    assert torch.equal(found, program(*inputs))
 
 
 def test_what_is_infinite_or_nan_stays_where_it_is() -> None:
@@ -98,7 +99,8 @@ def test_what_is_infinite_or_nan_stays_where_it_is() -> None:
 
     module, kernels = with_packed(program, (x, w))
     assert len(kernels) == 1
-    torch.testing.assert_close(run(module, (x, w)), program(x, w), equal_nan=True, atol=0, rtol=0)
+    (found,) = run(module, (x, w))
+    torch.testing.assert_close(found, program(x, w), equal_nan=True, atol=0, rtol=0)
 
 
 def test_halves_are_packed_in_runs_of_eight() -> None:
@@ -111,7 +113,24 @@ def test_products_of_matrices_that_lie_the_other_way() -> None:
     x, y = whole(19, 37).T, whole(23, 19).T
     module, kernels = with_packed(torch.matmul, (x, y))
     assert [str(k.outputs[0].type) for k in kernels] == ["tensor<19x40xf32>", "tensor<19x24xf32>"]
-    assert torch.equal(run(module, (x, y)), x @ y)
+    (found,) = run(module, (x, y))
+    assert torch.equal(found, x @ y)
+
+
+def test_what_several_kernels_read_is_packed_once() -> None:
+    """The same weights by one layout; another group of them is laid out another way."""
+    inputs = whole(2, 16, 37), whole(3, 16, 23), whole(2, 32, 19), whole(6, 16, 3)
+
+    def program(x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return F.conv1d(x, w), F.conv1d(y, w, stride=2).relu(), F.conv1d(z, w, groups=2)
+
+    module, kernels = with_packed(program, inputs)
+    assert [str(k.outputs[0].type) for k in kernels] == [
+        "tensor<3x16x8xf32>",
+        "tensor<2x3x16x4xf32>",
+    ]
+    for found, wanted in zip(run(module, inputs), program(*inputs), strict=True):
+        assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_120"])

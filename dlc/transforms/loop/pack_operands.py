@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
@@ -20,11 +21,12 @@ from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import OPS
+from dlc.ir.structure import structure
 from dlc.remarks import remark
 from dlc.schedule.estimate import estimate
 from dlc.schedule.packing import Packing, scattered_operands
 from dlc.target import Target, target_of
-from dlc.text import unique_name
+from dlc.text import microseconds, unique_name
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class PackOperandsPass(ModulePass):
     axes, and this is not written meanwhile. What conditions leave out is stored as it is read.
     *Faster because* blocks fetch an operand again and again: threads that copy neighbours which lie
     apart in memory, as the weights of a convolution do, touch a line of memory for each, of 4 bytes
-    at once. It is done where the estimate of both kernels is below that of the one.
+    at once. It is done where the estimate of both kernels is below that of the one. What several
+    kernels read is packed once; a parameter at each call, which the estimate counts.
 
     ```
     %y = loop.kernel @conv1d(%x: memref<64x1024xf32> = %x, %w: memref<128x64x3xf32> = %w) … {
@@ -64,32 +67,61 @@ class PackOperandsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels, target = kernels_in(op, loop.KernelOp), target_of(op)
-        names = {kernel.name_ for kernel in kernels}
+        names, made = {kernel.name_ for kernel in kernels}, dict[Hashable, loop.KernelOp]()
         for kernel in kernels:
             if kernel.schedule is None:
-                self._pack(kernel, target, names)
+                self._pack(kernel, target, names, made)
 
-    def _pack(self, kernel: loop.KernelOp, target: Target, names: set[str]) -> None:
-        """Packs the operands of a kernel for which that pays, one after the other."""
+    def _pack(
+        self,
+        kernel: loop.KernelOp,
+        target: Target,
+        names: set[str],
+        made: dict[Hashable, loop.KernelOp],
+    ) -> None:
+        """
+        Packs the operands of a kernel for which that pays, one after the other; those that are
+        `made` before it are there.
+        """
         left = 0
         while left < len(found := scattered_operands(kernel)):
             ref = found[left].load.ref
             copying = _copying(kernel, found[left], f"{ref.name_hint or 'operand'}_packed")
-            trial = kernel.clone()
-            _read_packed(trial, scattered_operands(trial)[left], copying.results[0])
-            seconds = [estimate(k, target).seconds for k in (kernel, trial, copying)]
-            trial.erase()
-            now, then, copy = (f"{n * 1e6:.1f} us" for n in seconds)
-            told = f"%{ref.name_hint}: {then} and {copy} to pack it, {now} as it lies"
-            if seconds[1] + seconds[2] < seconds[0] or self.always:
-                remark(self.name, kernel.name_, f"packs {told}")
-                copying.sym_name = StringAttr(unique_name(copying.name_, names))
-                Rewriter.insert_op(copying, InsertPoint.before(kernel))
-                _read_packed(kernel, found[left], copying.results[0])
-            else:
-                remark(self.name, kernel.name_, f"leaves {told}")
+            key = kernel.parent, *copying.operands, structure(copying)
+            if not self._pays(kernel, left, copying, target, there=key in made):
                 copying.erase()
                 left += 1
+                continue
+            if key in made:
+                copying.erase()
+            else:
+                copying.sym_name = StringAttr(unique_name(copying.name_, names))
+                Rewriter.insert_op(copying, InsertPoint.before(kernel))
+                made[key] = copying
+            _read_packed(kernel, found[left], made[key].results[0])
+
+    def _pays(
+        self,
+        kernel: loop.KernelOp,
+        left: int,
+        copying: loop.KernelOp,
+        target: Target,
+        *,
+        there: bool,
+    ) -> bool:
+        """True if a kernel is to read what `copying` makes, which may be there already."""
+        trial = kernel.clone()
+        packing = scattered_operands(trial)[left]
+        name = packing.load.ref.name_hint
+        _read_packed(trial, packing, copying.results[0])
+        now, then = (estimate(k, target).seconds for k in (kernel, trial))
+        trial.erase()
+        once = 0.0 if there else estimate(copying, target).seconds
+        pays = then + once < now or self.always
+        packed = "packed before" if there else f"and {microseconds(once)} us to pack it"
+        told = f"{microseconds(then)} us {packed}, {microseconds(now)} us as it lies"
+        remark(self.name, kernel.name_, f"{'packs' if pays else 'leaves'} %{name}: {told}")
+        return pays
 
 
 def _copying(kernel: loop.KernelOp, packing: Packing, name: str) -> loop.KernelOp:
