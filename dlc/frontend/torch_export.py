@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.diagnostics import with_hint
 from dlc.frontend.draws import OwnGenerator
@@ -54,6 +54,9 @@ def export(
     with ExitStack() as stack:
         if not gradients:
             stack.enter_context(torch.no_grad())
+            held = (*root.parameters(), *root.buffers(), *tree_leaves((args, kwargs)))
+            if any(isinstance(t, torch.Tensor) and t.is_inference() for t in held):
+                stack.enter_context(torch.inference_mode())  # in which alone they may change
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(unchecked_factors())

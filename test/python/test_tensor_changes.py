@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from script_texts import assert_as_python, assert_as_python_or_refused
+from torch import nn
 
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
 from dlc.frontend.mementos import Memento
 from dlc.frontend.tensor_changes import may_have_changed, refill, version_of
+from dlc.judge.reference import evaluate
 
 TOP = "    x = torch.randn(2, 5, 7, 8)\n    t, i = x.flatten(1).topk(3)\n"
 KEPT = "    c = torch.zeros(3)\n    def f():\n        c.add_(1)\n        return c\n"
@@ -53,11 +57,30 @@ def test_tensors_without_a_version_are_put_back_outside_of_their_mode() -> None:
         f"{TOP}    r = {{'z': x.cumsum(-2)[..., ::2], 't': t}}\nr",
         f"{TOP}    r = t.sum(), x.sum()\n    print(t.sum(), x.sum())\n",
         "    i = iter([torch.randn(3), torch.randn(3)])\n    a = next(i)\n    r = a + next(i)\nr",
+        "    m = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()\n"
+        "    r = m(m(torch.randn(2, 3)))\nr",
+        "    y = torch.randn(2, 3) * 2\n    y += 1\n    y[0] = 3\n    r = y\nr",
         "    c = torch.zeros(3)\n    y = torch.randn(3) * 2\n    c.add_(1)\n    r = y + c\nr",
     ],
 )
 def test_scripts_under_inference_mode(body: str) -> None:
     assert_as_python(f"with torch.inference_mode():\n{body}")
+
+
+def test_tensors_without_a_version_are_written() -> None:
+    make = "x = torch.randn(4, 3)\n    m = nn.BatchNorm1d(3)\n    x[0] = 3\n    r = m(x)"
+    module, (x,) = capture_text(f"with torch.inference_mode():\n    {make}\nr")
+    program = import_program(module, (x,))
+    norm = nn.BatchNorm1d(3)
+    y = x.clone()
+    y[0] = 3
+    with torch.inference_mode():
+        bound = program.bind((x,))
+        result = program.unflatten(evaluate(program.module, bound), bound)
+        torch.testing.assert_close(result, norm(y))
+    assert torch.equal(x, y)
+    found = {name: b for name, b in module.named_buffers() if name.endswith("running_mean")}
+    torch.testing.assert_close([*found.values()], [norm.running_mean])
 
 
 def test_what_calls_change_in_place_under_inference_mode_is_not_kept() -> None:
