@@ -70,7 +70,8 @@ ROUNDED = 1 - 1e-9
 
 OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", "registers",
                      "spread", "step", "beside", "share", "computes", "tensor_clocks",
-                     "units", "chunk_clocks", "fetched_bytes", "memory_seconds"})  # fmt: skip
+                     "units", "chunk_clocks", "fetched_bytes", "memory_seconds",
+                     "stored_seconds"})  # fmt: skip
 """What depends neither on the depth of rings nor on the parts of K."""
 
 
@@ -265,10 +266,8 @@ class Candidate:
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of a thread's rows those along their axis and along the one beside it; its columns."""
         (rows, columns), (of_rows, of_columns) = self.thread, self.spread
-        r, c = (
-            grain.held_over(rows, *of_rows, VECTOR),
-            grain.held_over(columns, *of_columns, VECTOR),
-        )
+        r = grain.held_over(rows, *of_rows, VECTOR)
+        c = grain.held_over(columns, *of_columns, VECTOR)
         return (r, rows // r), (c, columns // c)
 
     @cached

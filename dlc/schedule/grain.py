@@ -23,10 +23,11 @@ STRIPS = (4, 2)
 def held_over(points: int, along: int, beside: int, strip: int) -> int:
     """
     Of a thread's points those along an axis of which its block has so many, and some beside: a
-    strip, which it reads at once, if the others can lie beside, so that what neighbours store are
-    neighbours in memory; else all.
+    strip, which it reads at once, if the others can lie beside in strips, so that what neighbours
+    store are neighbours in memory; else all.
     """
-    fits = points > strip and along >= strip and beside % -(-points // strip) == 0
+    others, rest = divmod(points, strip)
+    fits = others > 1 and rest == 0 and along >= strip and beside % others == 0
     return strip if fits else min(points, along)
 
 

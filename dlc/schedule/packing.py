@@ -36,12 +36,21 @@ class Packing:
     """Of the dimensions; the last is a multiple of 16 bytes."""
 
 
-def scattered_operands(kernel: loop.KernelOp) -> list[Packing]:
+@dataclass(frozen=True)
+class Kept:
+    """An operand that cannot be packed."""
+
+    load: loop.LoadOp
+    why: str
+    """What is so of it, after its name."""
+
+
+def scattered_operands(kernel: loop.KernelOp) -> list[Packing | Kept]:
     """
     The operands of a contraction of which 16 bytes cannot be fetched at once, along rows, columns
-    or K, that can be packed: each is the only use of an input that the kernel does not write, at
-    places that follow from its axes alone, and has about as many elements as this. None of a kernel
-    with sizes, whose rows would be no multiples of 16 bytes.
+    or K. Those can be packed which are the only use of an input that the kernel does not write, at
+    places that follow from its axes alone, and have about as many elements as this. None of a
+    kernel with sizes: how blocks fetch is known for numbers only.
     """
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
         return []
@@ -50,35 +59,46 @@ def scattered_operands(kernel: loop.KernelOp) -> list[Packing]:
         return []
     reduce = tiled.found.reduce
     k, extents = reduce.axes[-1], {a: op.extent(a) for op in (tiled.outer, reduce) for a in op.axes}
-    found: list[Packing] = []
+    found: list[Packing | Kept] = []
     for load, varies in tiled.chunked.items():
         own = [axis for axis in (tiled.row, tiled.column) if axis in varies]
         if len(own) != 1 or k not in varies or is_wide(load, (*own, k)):
             continue
         points = {axis: n for axis, n in extents.items() if axis in varies}
-        if load.ref in kernel.constant_refs and _is_packable(load, points, extents.keys()):
-            axes = (*(axis for axis in points if axis not in (k, *own)), k, *own)
-            run = max(WIDEST_ACCESS // element_bytes(load.result.type), 1)
-            rows = ceil(points[own[0]] / run) * run
-            found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), rows)))
+        if why := _obstacle(
+            load, points, extents.keys(), written=load.ref not in kernel.constant_refs
+        ):
+            found.append(Kept(load, why))
+            continue
+        axes = (*(axis for axis in points if axis not in (k, *own)), k, *own)
+        run = max(WIDEST_ACCESS // element_bytes(load.result.type), 1)
+        rows = ceil(points[own[0]] / run) * run
+        found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), rows)))
     return found
 
 
-def _is_packable(
-    load: loop.LoadOp, points: Mapping[BlockArgument, int], axes: Collection[SSAValue]
-) -> bool:
-    """True if a load that varies along axes of so many points is at places that these tell apart,
-    of all axes that there are."""
+def _obstacle(
+    load: loop.LoadOp,
+    points: Mapping[BlockArgument, int],
+    axes: Collection[SSAValue],
+    *,
+    written: bool,
+) -> str:
+    """Why a load that varies along axes of so many points, of all axes that there are, cannot be
+    packed; nothing if it can."""
     places = {value for e in (*load.subscripts, *load.where) for value in e.values()}
-    shape = shape_of(load.ref.type)
     walked = [[axis for axis in points if axis in s.values()] for s in load.subscripts]
-    return (
-        load.ref.has_one_use()
-        and (load.default is None or isinstance(load.default.owner, arith.ConstantOp))
-        and places <= {*axes}
-        and {*chain.from_iterable(walked)} == {*points}
-        and all(
-            prod(points[axis] for axis in through) <= MOST_POINTS * extent
-            for through, extent in zip(walked, shape, strict=True)
-        )
-    )
+    dimensions = zip(walked, shape_of(load.ref.type), strict=True)
+    if written:
+        return "is written, too"
+    if not load.ref.has_one_use():
+        return "is read elsewhere, too"
+    if not (load.default is None or isinstance(load.default.owner, arith.ConstantOp)):
+        return "is another value where it is not read"
+    if not places <= {*axes}:
+        return "is read at places that the program computes"
+    if {*chain.from_iterable(walked)} != {*points}:
+        return "is read again along an axis that only its conditions know"
+    if any(prod(points[a] for a in through) > MOST_POINTS * n for through, n in dimensions):
+        return "is read in windows that overlap"
+    return ""

@@ -10,7 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import apply, parse
+from test_dynamic_shapes import sized
 from torch import Tensor
+from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
@@ -18,7 +20,8 @@ from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.passes import STEPS
 from dlc.simulator import run_module
-from dlc.target import TARGETS
+from dlc.stages import Stages
+from dlc.target import TARGETS, set_target
 
 AFTER = [step.pass_name for step in STEPS]
 AFTER = AFTER[AFTER.index("pack-operands") + 1 :]
@@ -62,12 +65,16 @@ def whole(*shape: int) -> Tensor:
 def with_packed(program: Program, inputs: tuple[Tensor, ...]) -> tuple[ModuleOp, list[KernelOp]]:
     """A program of which all that can be packed is, and its kernels that pack."""
     module = parse(dlc.compile(program, inputs, target="sm_90").ir("tensor"))
+    return module, packed(module)
+
+
+def packed(module: ModuleOp) -> list[KernelOp]:
+    """The kernels that pack what can be of a module of Tensor IR."""
     loops = [step.pass_name for step in STEPS if step.stage == "loop"]
     for step in loops[: loops.index("pack-operands")]:
         apply(module, step)
     apply(module, "pack-operands{always=true}")
-    kernels = kernels_in(module, KernelOp)
-    return module, [kernel for kernel in kernels if "_packed" in kernel.name_]
+    return [k for k in kernels_in(module, KernelOp) if "_packed" in k.name_]
 
 
 def run(module: ModuleOp, inputs: tuple[Tensor, ...]) -> list[Tensor]:
@@ -131,6 +138,14 @@ def test_what_several_kernels_read_is_packed_once() -> None:
     ]
     for found, wanted in zip(run(module, inputs), program(*inputs), strict=True):
         assert torch.equal(found, wanted)
+
+
+def test_operands_of_sizes_stay() -> None:
+    """How blocks fetch them is known for numbers only."""
+    inputs, sizes = (torch.randn(3, 16, 37), torch.randn(8, 16, 3)), ({0: Dim("b")}, None)
+    module = sized(F.conv1d, inputs, sizes).module.clone()
+    set_target(module, "sm_90", "f32")
+    assert packed(Stages(module).module("tensor")) == []
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_120"])

@@ -24,7 +24,7 @@ from dlc.ir.provenance import OPS
 from dlc.ir.structure import structure
 from dlc.remarks import remark
 from dlc.schedule.estimate import estimate
-from dlc.schedule.packing import Packing, scattered_operands
+from dlc.schedule.packing import Kept, Packing, scattered_operands
 from dlc.target import Target, target_of
 from dlc.text import microseconds, unique_name
 
@@ -40,7 +40,8 @@ class PackOperandsPass(ModulePass):
     *Faster because* blocks fetch an operand again and again: threads that copy neighbours which lie
     apart in memory, as the weights of a convolution do, touch a line of memory for each, of 4 bytes
     at once. It is done where the estimate of both kernels is below that of the one. What several
-    kernels read is packed once; a parameter at each call, which the estimate counts.
+    kernels read is packed once; a parameter at each call, which the estimate counts. Kernels with
+    sizes stay: how blocks fetch is known for numbers only.
 
     ```
     %y = loop.kernel @conv1d(%x: memref<64x1024xf32> = %x, %w: memref<128x64x3xf32> = %w) … {
@@ -85,8 +86,13 @@ class PackOperandsPass(ModulePass):
         """
         left = 0
         while left < len(found := scattered_operands(kernel)):
-            ref = found[left].load.ref
-            copying = _copying(kernel, found[left], f"{ref.name_hint or 'operand'}_packed")
+            packing = found[left]
+            name = packing.load.ref.name_hint or "operand"
+            if isinstance(packing, Kept):
+                remark(self.name, kernel.name_, f"leaves %{name}, which {packing.why}")
+                left += 1
+                continue
+            copying = _copying(kernel, packing, f"{name}_packed")
             key = kernel.parent, *copying.operands, structure(copying)
             if not self._pays(kernel, left, copying, target, there=key in made):
                 copying.erase()
@@ -98,7 +104,7 @@ class PackOperandsPass(ModulePass):
                 copying.sym_name = StringAttr(unique_name(copying.name_, names))
                 Rewriter.insert_op(copying, InsertPoint.before(kernel))
                 made[key] = copying
-            _read_packed(kernel, found[left], made[key].results[0])
+            _read_packed(kernel, packing, made[key].results[0])
 
     def _pays(
         self,
@@ -112,7 +118,8 @@ class PackOperandsPass(ModulePass):
         """True if a kernel is to read what `copying` makes, which may be there already."""
         trial = kernel.clone()
         packing = scattered_operands(trial)[left]
-        name = packing.load.ref.name_hint
+        assert isinstance(packing, Packing)
+        name = packing.load.ref.name_hint or "operand"
         _read_packed(trial, packing, copying.results[0])
         now, then = (estimate(k, target).seconds for k in (kernel, trial))
         trial.erase()

@@ -5,6 +5,7 @@
 
 // The weights of a convolution get rows last, in multiples of 16 bytes; the image, of which windows
 // overlap, stays. So few results do not pay for another kernel.
+// SAYS: pack-operands: conv: leaves %x, which is read in windows that overlap
 // SAYS: pack-operands: conv: leaves %w: {{[0-9.]+}} us and {{[0-9.]+}} us to pack it, {{[0-9.]+}} us as it lies
 
 // CHECK: %w_packed = loop.kernel @w_packed(%w: memref<6x16x3xf32> align 4 = %w) -> (%w_packed: memref<3x16x8xf32>) {
@@ -62,6 +63,7 @@ func.func @main(%x: tensor<16x34xf32>, %w: tensor<16x8x5xf32>) -> tensor<8x32x2x
 
 // Factors that lie across their dimensions are packed; those that a block fetches 16 bytes of at
 // once are not, nor what is read elsewhere, too.
+// SAYS: pack-operands: again: leaves %a, which is read elsewhere, too
 
 // CHECK: %a_packed = loop.kernel @a_packed(%a: memref<32x16xf32, strided<[1, 32]>> = %a) -> (%a_packed: memref<16x32xf32>)
 // CHECK-NOT: @b_packed
