@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.axes import loops_around
+from dlc.dialects.size import in_memory, in_memory_of
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.bounds import bounds, sure
 from dlc.ir.expr import Expr
@@ -25,11 +26,11 @@ def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
     """Checks that nothing needs what these operands of a kernel, or of a launch of one, were."""
     for tensor in updated:
         name = f"%{tensor.name_hint or 'value'}"
-        if sum(operand is tensor for operand in kernel.operands) > 1:
+        if sum(in_memory(operand) is in_memory(tensor) for operand in kernel.operands) > 1:
             raise VerifyException(f"expected one input that is {name}, which is updated in place")
         if (obstacle := _obstacle(kernel, tensor)) is not None:
             raise VerifyException(f"expected to update {name} in place, found {obstacle}")
-        for use in tensor.uses:
+        for use in (u for other in in_memory_of(in_memory(tensor)) for u in other.uses):
             if use.operation is not kernel and not _precedes(use.operation, kernel):
                 raise VerifyException(
                     f"expected nothing to use {name} once it is updated in place, found "

@@ -299,6 +299,14 @@ def in_memory(value: SSAValue) -> SSAValue:
     return value
 
 
+def in_memory_of(tensor: SSAValue) -> Iterator[SSAValue]:
+    """The tensors that lie in the memory of one: itself, and what is a reshape of it."""
+    yield tensor
+    for use in tensor.uses:
+        if isinstance(use.operation, ReshapeOp):
+            yield from in_memory_of(use.operation.result)
+
+
 def symbols_in(module: Operation) -> dict[str, Symbol]:
     """What a module declares, by name."""
     return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}

@@ -187,6 +187,21 @@ def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
     assert len(sources) == len(names)
 
 
+def add_first_row(x: torch.Tensor) -> torch.Tensor:
+    b, s, n = x.shape
+    x.copy_(x + x.reshape(s, b, n)[0, 0])
+    return x * 1
+
+
+def test_what_is_read_under_another_shape_is_not_updated_in_place() -> None:
+    f = dlc.compile(add_first_row, batch(5)(3, 24), "sm_90", "host", dynamic_shapes=(ROWS,))
+    for b, s in ((2, 7), (5, 9)):
+        (x,) = batch(5)(b, s)
+        y = x.clone()
+        assert torch.equal(f(x), add_first_row(y))
+        assert torch.equal(x, y)
+
+
 def test_blocks_are_divided_once_for_each_size_but_the_slowest() -> None:
     source = Stages(module_of("pointwise")).text("cuda")
     assert source.count(" % ((s") == source.count(" / ((s") == 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects.loop import KernelOp
+from dlc.dialects.size import in_memory
 
 
 def changed_by(place: Operation, tensors: Sequence[SSAValue]) -> bool:
@@ -14,7 +15,7 @@ def changed_by(place: Operation, tensors: Sequence[SSAValue]) -> bool:
     True if a kernel updates one of these tensors in place, and is `place` or before it: what reads
     them before it may not be moved there, nor be computed in it.
     """
-    for tensor in tensors:
+    for tensor in map(in_memory, tensors):
         for use in tensor.uses:
             user = use.operation
             if (

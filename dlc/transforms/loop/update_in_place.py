@@ -18,7 +18,7 @@ from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
-from dlc.dialects.size import ReshapeOp
+from dlc.dialects.size import in_memory, in_memory_of
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.expr import Expr
 from dlc.remarks import remark
@@ -181,7 +181,7 @@ def _place(kernel: KernelOp, ref: BlockArgument) -> Operation | None:
     """
     block, tensor = kernel.parent, kernel.inputs[ref.index]
     assert block is not None
-    if sum(operand is tensor for operand in kernel.operands) > 1:
+    if sum(in_memory(operand) is tensor for operand in kernel.operands) > 1:
         return None
     others = _users(block, [tensor], kernel)
     readers = _users(block, kernel.outputs, kernel)
@@ -201,12 +201,8 @@ def _users(block: Block, values: Sequence[SSAValue], but: Operation) -> list[Ope
     The operations of a block that use values of it, themselves or in a body of theirs; a reshape
     stands for those that use its result, too.
     """
-    users: list[Operation] = []
-    pending = [*values]
-    while pending:
-        found = [use.operation for use in pending.pop().uses]
-        pending += [op.result for op in found if isinstance(op, ReshapeOp)]
-        users += found
+    lying = [tensor for value in values for tensor in in_memory_of(value)]
+    users = [use.operation for tensor in lying for use in tensor.uses]
     around = (block.find_ancestor_op_in_block(user) for user in users if user is not but)
     return [op for op in dict.fromkeys(around) if op is not None]
 

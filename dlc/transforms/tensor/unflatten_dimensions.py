@@ -107,12 +107,7 @@ class _Unflattening:
     def take_apart(self, value: SSAValue) -> None:
         """Takes apart what is given whole."""
         if self._is_apart(value):
-            at = (
-                InsertPoint.at_start(value.block)
-                if isinstance(value, BlockArgument)
-                else InsertPoint.after(value.owner)  # pyright: ignore[reportArgumentType]
-            )
-            self.apart[value] = _under(value, self.parts.shape(value), at, None)
+            self.apart[value] = _under(value, self.parts.shape(value), _after(value), None)
             self.whole[value] = value
 
     def _is_apart(self, value: SSAValue) -> bool:
@@ -127,10 +122,8 @@ class _Unflattening:
 
     def _as_it_was(self, value: SSAValue) -> SSAValue:
         if value not in self.whole:
-            owner = self.apart[value].owner
-            assert isinstance(owner, Operation)
             new = self.apart[value]
-            self.whole[value] = _under(new, shape_of(value), InsertPoint.after(owner), None)
+            self.whole[value] = _under(new, shape_of(value), _after(new), None)
         return self.whole[value]
 
     def _native(self, op: Operation) -> Operation:
@@ -200,6 +193,14 @@ class _Unflattening:
                 assert isinstance(expr, AffineDimExpr)
                 exprs += [AffineDimExpr(n) for n in places[expr.position]]
         return AffineMap(len(self.parts.shape(result)) + more, 0, tuple(exprs))
+
+
+def _after(value: SSAValue) -> InsertPoint:
+    """The first place where a value is there."""
+    if isinstance(value, BlockArgument):
+        return InsertPoint.at_start(value.block)
+    assert isinstance(value.owner, Operation)
+    return InsertPoint.after(value.owner)
 
 
 def _under(

@@ -40,6 +40,17 @@ func.func @returned(%x: tensor<?x?x4xf32, #size.of<b, s>>, %w: tensor<4xf32>) ->
   func.return %z : tensor<4x?xf32, #size.of<b * s>>
 }
 
+// A row that goes by a number is read of the tensor as it was, also of what `@main` is given.
+
+// CHECK-LABEL: @of_an_argument
+// CHECK-NEXT: %x_1 = size.reshape %x : tensor<?x?x4xf32, #size.of<b, s>> -> tensor<?x4xf32, #size.of<b * s>>
+// CHECK-NEXT: %y = tensor_ir.index_map (d0) -> %x_1[0, d0] : tensor<?x4xf32, #size.of<b * s>> -> tensor<4xf32>
+func.func @of_an_argument(%x: tensor<?x?x4xf32, #size.of<b, s>>) -> tensor<4xf32> {
+  %f = size.reshape %x : tensor<?x?x4xf32, #size.of<b, s>> -> tensor<?x4xf32, #size.of<b * s>>
+  %y = tensor_ir.index_map (d0) -> %f[0, d0] : tensor<?x4xf32, #size.of<b * s>> -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
 // The last row goes by a number: it is read of the tensor as it was.
 
 // CHECK-LABEL: @numbered

@@ -169,3 +169,28 @@ func.func @main(%pos: tensor<1xi64>, %cache: tensor<8xf32>, %x: tensor<1xf32>)
   }
   func.return %next, %new : tensor<1xi64>, tensor<8xf32>
 }
+
+// -----
+
+// A kernel that reads the tensor under another shape, too, needs what it was at other points.
+// REMARK-NOT: reshaped: updates
+// CHECK: loop.kernel @reshaped
+// CHECK-SAME: -> (%y: memref<?x?x4xf32, #size.of<b, s>>) {
+size.symbol @b from 2
+size.symbol @s from 2
+func.func @main(%x: tensor<?x?x4xf32, #size.of<b, s>>)
+    -> (tensor<?x?x4xf32, #size.of<b, s>> {dlc.mutates = 0 : i64}) {
+  %t = size.reshape %x : tensor<?x?x4xf32, #size.of<b, s>> -> tensor<?x?x4xf32, #size.of<s, b>>
+  %new = loop.kernel @reshaped(%x: memref<?x?x4xf32, #size.of<b, s>> = %x, %t: memref<?x?x4xf32, #size.of<s, b>> = %t)
+      -> (%y: memref<?x?x4xf32, #size.of<b, s>>) {
+    %b = size.index b from 2
+    %s = size.index s from 2
+    loop.for %h in b, %i in s, %j in 4 {
+      %old = loop.load %x[%h, %i, %j] : memref<?x?x4xf32, #size.of<b, s>>
+      %first = loop.load %t[0, 0, %j] : memref<?x?x4xf32, #size.of<s, b>>
+      %sum = arith.addf %old, %first : f32
+      loop.store %sum, %y[%h, %i, %j] : memref<?x?x4xf32, #size.of<b, s>>
+    }
+  }
+  func.return %new : tensor<?x?x4xf32, #size.of<b, s>>
+}

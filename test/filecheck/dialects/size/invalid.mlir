@@ -94,3 +94,22 @@ func.func @f(%x: tensor<4xf32>) {
   %y = size.reshape %x : tensor<4xf32> -> tensor<2x3xf32>
   func.return
 }
+
+// -----
+
+size.symbol @b from 2
+size.symbol @s from 2
+func.func @main(%x: tensor<?x?xf32, #size.of<b, s>>) -> (tensor<?x?xf32, #size.of<b, s>> {dlc.mutates = 0 : i64}) {
+  %t = size.reshape %x : tensor<?x?xf32, #size.of<b, s>> -> tensor<?x?xf32, #size.of<s, b>>
+  // CHECK: expected one input that is %x, which is updated in place
+  %new = loop.kernel @k(%x: memref<?x?xf32, #size.of<b, s>> = %x, %t: memref<?x?xf32, #size.of<s, b>> = %t)
+      -> (%y: memref<?x?xf32, #size.of<b, s>> updates %x) {
+    %b = size.index b from 2
+    %s = size.index s from 2
+    loop.for %h in b, %i in s {
+      %e = loop.load %t[0, 0] : memref<?x?xf32, #size.of<s, b>>
+      loop.store %e, %y[%h, %i] : memref<?x?xf32, #size.of<b, s>>
+    }
+  }
+  func.return %new : tensor<?x?xf32, #size.of<b, s>>
+}
