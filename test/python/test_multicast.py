@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend import LaunchError
 from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
+from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.target import TARGETS
 
@@ -101,6 +102,12 @@ def test_every_prefix(case: Case) -> None:
         module = steps(case, clusters(RESIDENT, "1,2"), count)
         interpret(case, module, f"{count} steps")
         on_host(case, module, f"{count} steps", [{"async_mode": "early"}])
+
+
+def test_clusters_that_no_part_of_a_chip_has_room_for() -> None:
+    """Four blocks, each alone on its SM, in parts of two SMs."""
+    with pytest.raises(TextError, match="no part of sm_90 has SMs for a cluster of 4 blocks"):
+        steps(product(8, 136, 264), clusters(RESIDENT, "4,1"))
 
 
 WRONG = {

@@ -159,13 +159,20 @@ class PipelineKOuterPass(SchedulingPass):
         return made + self._make_resident(launch, target)
 
     def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
-        """Has no more blocks run than are resident, if so; what is said of it."""
+        """
+        Has no more blocks run than are resident, if so; what is said of it. OptionError if no
+        cluster of them can be.
+        """
         cluster = launch.cluster_size
         blocks, limit = _blocks(launch), self.resident * target.sms
         if cluster > 1:
             limit = cluster * target.clusters_at_once(cluster, self.resident)
         if not self.resident or blocks <= limit:
             return ""
+        if not limit:
+            parts = f"no part of {target.name} has SMs for a cluster of {cluster} blocks"
+            hint = "leave resident out, or take smaller clusters"
+            raise OptionError("resident", f"{parts}, {self.resident} on each", hint)
         launch.resident = IntegerAttr(limit, i64)
         return f"; {limit} blocks do the work of {blocks}"
 

@@ -15,13 +15,7 @@ from dlc.analysis.tile.cascade_slabs import CascadeSlabs, cascade_slabs, product
 from dlc.analysis.tile.matrix_products import instruction
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD
-from dlc.dialects.mma_layouts import (
-    OF_FLOATS,
-    OF_HALVES,
-    OF_WARPGROUPS,
-    WARPGROUP_SHAPES,
-    MmaAttr,
-)
+from dlc.dialects.mma_layouts import OF_FLOATS, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
 from dlc.dialects.register_counts import product_obstacle
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
@@ -117,7 +111,7 @@ def _slabs_of_cascade(
 ) -> CascadeSlabs | None:
     """What warps hold of the slabs of a cascade, if there is one that multiplies them. OptionError
     if they cannot."""
-    if len(serial) < 2 or shape in OF_FLOATS or shape not in (*OF_HALVES, *OF_WARPGROUPS):
+    if len(serial) < 2 or shape in OF_FLOATS:
         return None
     slabs = cascade_slabs(launch, serial[-2], sizes[-2])
     if isinstance(slabs, str):
