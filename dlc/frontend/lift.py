@@ -5,38 +5,19 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import FunctionType
 from typing import Any
 
 import torch
 
-from dlc.diagnostics import with_hint
-from dlc.frontend.caught import set_streams
+from dlc.frontend.calls_run import CallsRun
 from dlc.frontend.dotted import value_of
-from dlc.frontend.hidden_state import places_of
-from dlc.frontend.insides import CONTAINERS
-from dlc.frontend.mementos import Memento
-from dlc.frontend.parts import (
-    Part,
-    names_in,
-    place_at,
-    place_of_error,
-    read_too_early,
-    rename,
-    replaced,
-)
-from dlc.frontend.process_state import ProcessState
-from dlc.frontend.program_values import ProgramValues, has_tensor, is_module, owner_of
-from dlc.frontend.random import storage_key, tensors_in
-from dlc.frontend.script_runs import ASSIGNED, EARLY, GIVEN, KEPT_NUMBERS, UNSEEN
-from dlc.frontend.script_state import StateChanged
+from dlc.frontend.parts import Part, names_in, place_at, replaced
+from dlc.frontend.program_values import has_tensor, is_module
+from dlc.frontend.script_runs import GIVEN, KEPT_NUMBERS, UNSEEN
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.subexpressions import PART_OF_CREATION, code_now, is_static, parts_of, rebuild
-from dlc.frontend.tensor_changes import may_have_changed
 
 OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
@@ -45,26 +26,11 @@ DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
 
 
 @dataclass
-class Lifter(ProgramValues):
+class Lifter(CallsRun):
     """
     Takes expressions apart whose names are in `scope`: what is known beforehand is computed once,
     now, and the rest is code for the module's forward, with the line numbers of the text.
     """
-
-    @cached_property
-    def process(self) -> ProcessState:
-        """What the text asks or changes of the process."""
-        return ProcessState(self.tree)
-
-    def memento(self, values: Iterable[Any]) -> Memento:
-        """What is in some values and in the process now."""
-        held = (*self.process.held(self.scope).values(), *set_streams())
-        return Memento((*values, *held), self.process.states(self.scope).values())
-
-    def places_of(self, values: Iterable[Any]) -> list[Callable[[], Hashable]]:
-        """What tells whether something goes on in some values, or in the process."""
-        held = self.process.held(self.scope).values()
-        return places_of((*values, *held), self.process.states(self.scope).values())
 
     def refuse(self, expression: ast.expr, part: Part) -> None:
         place = place_at(self.filename, expression)
@@ -236,67 +202,6 @@ class Lifter(ProgramValues):
         why = error.__cause__
         return isinstance(why, NameError) and why.name in self.shared
 
-    def _told(self, reached: Iterable[Any]) -> Memento | None:
-        """What a call may add to or count, if it is the program's: streams, containers, buffers."""
-        values = [self.scope[name] for name in self.changed_within if name in self.scope]
-        found = [*set_streams(), *(v for v in values if isinstance(v, CONTAINERS))]
-        modules = (v for v in reached if isinstance(v, torch.nn.Module))
-        found += (module for module in modules if next(module.buffers(), None) is not None)
-        return Memento(found, ()) if found else None
-
-    def _reached(self, call: ast.Call) -> list[Any]:
-        """What may go on in a call, and would go on again if it ran again."""
-        named = (self.scope[name] for name in names_in(call) if name in self.scope)
-        return self.functions.reached(named)
-
-    def gives_any(self, value: Any, reached: Sequence[Any]) -> bool:
-        """True if a value has a tensor in it that was changed in place and is held elsewhere."""
-        held = [t for t in reached if isinstance(t, torch.Tensor) and may_have_changed(t)]
-        keys = {key for t in held if (key := storage_key(t)) is not None}
-        return any(storage_key(leaf) in keys for leaf in tensors_in(value))
-
-    def _before_call(self, parts: Sequence[Part]) -> Memento | None:
-        """What was before a call of what holds random numbers, or that is given such."""
-        values = [p.value for p in parts]
-        return self.memento(values) if any(map(self.is_data, values)) else None
-
-    def computed_again(
-        self, call: ast.Call, callee: object, state: torch.Tensor
-    ) -> ast.expr | None:
-        """
-        A call's code for the program, if it computes something of tensors that it makes at random:
-        the variable that holds what a function of the script returns, or the text itself of a
-        lambda and of built-in functions. Tensors are drawn from `state`.
-        """
-        if self.inline is None:
-            return None
-        after = torch.get_rng_state()
-        torch.set_rng_state(state)
-        if (name := self.inline(call)) is not None:
-            return name
-        if self.is_repeatable(call, callee):
-            return self.within_program(call)
-        torch.set_rng_state(after)
-        return None
-
-    def is_repeatable(self, call: ast.Call, callee: object) -> bool:
-        """True if a call draws the same again: no iterator goes on in it."""
-        names = names_in(call)
-        if isinstance(callee, FunctionType):
-            if callee.__code__.co_filename != self.filename or callee.__name__ != "<lambda>":
-                return False
-            names |= {*callee.__code__.co_names}
-        elif getattr(callee, "__module__", None) != "builtins":
-            return False
-        return not any(hasattr(self.scope.get(name), "__next__") for name in names)
-
-    @contextmanager
-    def whole_calls(self) -> Iterator[None]:
-        """Calls within are not taken apart."""
-        inline, self.inline = self.inline, None
-        yield
-        self.inline = inline
-
     def visit_field(self, value: Any, assigned: bool = False) -> Any:
         if isinstance(value, ast.Starred):
             return (lambda code: ast.Starred(code, ast.Load())), self.visit(value.value)
@@ -348,84 +253,3 @@ class Lifter(ProgramValues):
         data = computed or any(self.random.holds(v) or is_own(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
         return Part(self.within_program(node), now=now)
-
-    def within_program(self, node: ast.expr) -> ast.expr:
-        """The text of an expression within the program, whatever becomes of the variables in it."""
-        self.sizes.check_text(node, node)
-        names = sorted(names_in(node) - self.computed)
-        for name, value in [(n, self.scope[n]) for n in names if n in self.scope]:
-            if self.is_input(value):
-                rename(node, name, self.input(value, name))
-                continue
-            if self.objects.is_own(value):
-                self.objects.bring(value, node)
-                continue
-            if (defined := self.defined(value)) is not None:
-                rename(node, name, defined.id)
-                continue
-            if isinstance(value, torch.nn.Module | torch.Tensor):
-                self.hold(value, name)
-            rename(node, name, self.constant(value, node).id)
-        return node
-
-    @contextmanager
-    def early_hint(self, node: ast.AST) -> Iterator[None]:
-        """
-        Says why what the program computes, and what its functions keep, is not there yet, where a
-        piece of text runs; StateChanged for a container that they may keep it in, or a function
-        that reads it.
-        """
-        try:
-            yield
-        except NameError as error:
-            if error.name is None or error.name not in self.assigned:
-                raise
-            place = place_of_error(self.filename, error)
-            raise read_too_early(error.name, place) from error
-        except (LookupError, AttributeError, TypeError) as error:
-            if not (self.computed or self.inputs):
-                raise
-            place = place_of_error(self.filename, error)
-            if place is not None and (name := self._kept_in(node)) is not None:
-                raise StateChanged(((), f".{name}"), EARLY, place) from error
-            if not isinstance(error, TypeError):
-                with_hint(error, EARLY)
-            raise
-
-    def _kept_in(self, node: ast.AST) -> str | None:
-        """
-        A variable in a piece of text that functions may assign, or in which they keep something; or
-        else one that may lead to such.
-        """
-        found = {n: self.scope[n] for n in sorted(names_in(node)) if n in self.scope}
-        for name, value in found.items():
-            kept = isinstance(value, CONTAINERS) and name in self.changed_within
-            if kept or name in self.assigned_within:
-                return name
-        for name, value in found.items():
-            of_container = isinstance(owner_of(value), CONTAINERS)
-            if of_container or is_module(value) or self.functions.is_own(value):
-                return name
-        return None
-
-    def _check_assigned(self, local: Mapping[str, Any], node: ast.expr) -> None:
-        """ImportFailure if text that `node` runs has assigned variables, which are in `local`."""
-        own = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-        for name, value in local.items():
-            if name not in own and self.values.get(name, local) is not value:
-                raise ImportFailure(ASSIGNED.format(name), place_at(self.filename, node))
-
-    def evaluate(
-        self, node: ast.expr, code: ast.expr, build: Callable[[], ast.expr] | None
-    ) -> Part:
-        """Computes `code`, whose names stand for known values, once; `node` is its source."""
-        tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with self.runs.noting(node), self.early_hint(node):
-            # A lambda looks at the script's variables as they are when it is called.
-            local = {**self.values}
-            value = eval(compile(tree, self.filename, "eval"), self.scope, local)
-        self._check_assigned(local, node)
-        fresh = self.random.holds(value) or self.random.holds(owner_of(value))
-        if isinstance(node, ast.Constant):
-            return Part(node, True, value)
-        return Part(self.constant(value, node), True, value, fresh, build=build)

@@ -17,10 +17,10 @@ from dlc.frontend.mementos import Undo
 from dlc.frontend.names_read import Binding
 from dlc.frontend.parts import assignment, attribute, load
 from dlc.frontend.program_values import KEPT, SELF, is_module
+from dlc.frontend.script_guard import guarded
 from dlc.frontend.script_now import DEFINING
 from dlc.frontend.script_places import place_of_sentence
 from dlc.frontend.script_shared import as_before, undo_of_shared
-from dlc.frontend.script_state import guarded
 from dlc.frontend.script_trials import Trials, asks
 from dlc.frontend.script_turns import counting
 from dlc.frontend.tensor_texts import has_modules, makes_text

@@ -1,0 +1,97 @@
+"""Calls of a script's functions, whose statements are divided in their place."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from dlc.frontend.left_out import acting
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import assignment
+from dlc.frontend.program_text import ProgramText
+from dlc.frontend.program_variables import ProgramVariables
+from dlc.frontend.script_calls import ScriptCall, ScriptCalls
+from dlc.frontend.script_changes import Changes
+from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.script_now import RunsNow
+from dlc.frontend.script_objects import ScriptObjects
+from dlc.frontend.script_settings import ScriptSettings
+from dlc.frontend.script_shared import SharedContainers
+from dlc.frontend.shown_values import Outputs
+from dlc.frontend.shown_within import ShownWithin
+from dlc.frontend.single_exit import FUNCTIONS
+from dlc.frontend.variables import free_in
+
+RETURNED = "_returned"
+
+
+class DividedCalls(ABC):
+    """What divides a script's statements, and divides those of functions that are called."""
+
+    def __init__(self, lifter: Lifter) -> None:
+        self.lifter = lifter
+        self.program = program = ProgramText(lifter)
+        self.functions = ScriptCalls(lifter)
+        lifter.inline = self._returned
+        lifter.is_late = program.comes_before
+        lifter.acts = lambda node: any(True for _ in acting(node, self.functions))
+        lifter.functions = ScriptFunctions(lifter, program.define)
+        lifter.objects = ScriptObjects(lifter, program.keep)
+        lifter.changes = bool(self.functions.effects.changing or lifter.changed_within)
+        found = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
+        self.seen = {name for function in found for name in free_in(function)}
+        """The variables of the script that its functions may look at."""
+        self.variables = ProgramVariables(lifter, program.keep, self.seen)
+        self.changes = Changes(lifter, program, self.functions, self.variables)
+        self.now = RunsNow(lifter, program, self.functions, self.seen, self.changes.refuse_late)
+        self.outputs = Outputs(lifter, program, self.functions, self.variables, self.now)
+        self.shared = SharedContainers(lifter, program, self.outputs)
+        self.within = ShownWithin(self.outputs)
+        self.settings = ScriptSettings(program, self.variables.refuse)
+        self.calls = 0
+        """The calls of functions of the script that were taken apart."""
+        self._redirected = False
+        """True within a context that redirects what is printed, which the program enters, too."""
+        self.ended = False
+        """True once the script has ended itself, by `sys.exit()`."""
+
+    @property
+    def result(self) -> ast.expr | None:
+        """What the program computed last."""
+        return self.program.result
+
+    @property
+    def _readable(self) -> set[str]:
+        """The variables that anything may look at: those that there are, or that functions read."""
+        return self.seen | self.lifter.scope.keys() | self.lifter.computed
+
+    @abstractmethod
+    def lift(self, statements: Sequence[ast.stmt], ends: bool = True) -> None:
+        """Divides statements; `ends` says that the last of them ends the program."""
+
+    def _called(self, value: ast.expr) -> ScriptCall | None:
+        """The call of a function of the script that `value` is, given no tensors of the program."""
+        return None if self.variables.computes(value) else self.functions.find(value)
+
+    def _returned(self, value: ast.Call) -> ast.Name | None:
+        """The variable with what such a call returns; its statements become the program's."""
+        if self.variables.computes(value) or (call := self.functions.find_again(value)) is None:
+            return None
+        name = f"{RETURNED}{self.calls}"
+        self._inline(call, False, name)
+        return ast.copy_location(ast.Name(name, ast.Load()), value)
+
+    def _inline(self, call: ScriptCall, last: bool, returned: str | None = None) -> None:
+        """Divides the statements of a function; its result ends the program or gets a name."""
+        outer = self.lifter.scope
+        self.calls += 1
+        body, given = call.statements({*outer, *self.lifter.assigned}, self.calls)
+        if returned is not None and isinstance(end := body[-1], ast.Return) and end.value:
+            body[-1] = ast.copy_location(assignment(returned, end.value), end)
+        self.lifter.scope = {**outer, **given}
+        self.lift(body, last)
+        new = self.lifter.scope
+        self.lifter.scope = outer
+        self.lifter.inner |= {n: value for n, value in new.items() if n not in outer}
+        outer.update({n: new[n] for n in (*call.shared, returned) if n in new})
