@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    DenseArrayBase,
     Float32Type,
     Float64Type,
     IndexType,
@@ -24,7 +23,6 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     VectorType,
-    i32,
 )
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -56,6 +54,7 @@ from dlc.dialects.directives import (
 )
 from dlc.ir.bounds import bounds, never, sure
 from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_maps, top_of
+from dlc.ir.quick_operations import segment_sizes
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
 
@@ -129,8 +128,8 @@ class IndexedOp(IRDLOperation, ABC):
         segments[names.index("indices")] = indices
         self.operands = [value for segment in segments for value in segment]
         if "operandSegmentSizes" in self.properties:
-            sizes = tuple(len(segment) for segment in segments)
-            self.properties["operandSegmentSizes"] = _segment_sizes(sizes)
+            sizes = tuple([len(segment) for segment in segments])
+            self.properties["operandSegmentSizes"] = segment_sizes(sizes)
         for name, value in properties.items():
             if value is None:
                 self.properties.pop(name, None)
@@ -163,11 +162,6 @@ class IndexedOp(IRDLOperation, ABC):
 def _operand_names(kind: type[IRDLOperation]) -> list[str]:
     """The operands that a class of operations has, in order."""
     return [name for name, _ in kind.get_irdl_definition().operands]
-
-
-@cache
-def _segment_sizes(sizes: tuple[int, ...]) -> Attribute:
-    return DenseArrayBase.from_list(i32, sizes)
 
 
 def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:

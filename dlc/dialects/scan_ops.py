@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, StringAttr, i32
+from xdsl.dialects.builtin import IndexType, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -33,6 +33,7 @@ from dlc.dialects.directives import Name, SameType, Value
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
+from dlc.ir.quick_operations import segment_sizes
 
 
 class ScanOpBase(IndexedOp, ABC):
@@ -82,7 +83,7 @@ class ScanOpBase(IndexedOp, ABC):
         """Says which values number the threads of a block."""
         segments = [self.values, self.indices, threads]
         self.operands = [value for segment in segments for value in segment]
-        sizes = DenseArrayBase.from_list(i32, [len(segment) for segment in segments])
+        sizes = segment_sizes(tuple([len(segment) for segment in segments]))
         self.properties["operandSegmentSizes"] = sizes
 
     def verify_(self) -> None:

@@ -41,7 +41,6 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StringAttr,
     UnitAttr,
-    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
@@ -103,6 +102,7 @@ from dlc.dialects.warp_boxes import warp_boxes
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM, MONOIDS, Monoid
+from dlc.ir.quick_operations import segment_sizes
 from dlc.ir.variance import Variance, variance
 from dlc.target import MAX_CLUSTER
 
@@ -622,7 +622,7 @@ class CombineOp(IRDLOperation):
         """Replaces the axes by values, those among all that the threads compute of their number."""
         segments = [self.values, axes, threads]
         self.operands = [value for segment in segments for value in segment]
-        sizes = DenseArrayBase.from_list(i32, [len(segment) for segment in segments])
+        sizes = segment_sizes(tuple([len(segment) for segment in segments]))
         self.properties["operandSegmentSizes"] = sizes
 
 

@@ -161,7 +161,8 @@ def _flat(
 
 
 @lru_cache(1024)
-def _sizes(sizes: tuple[int, ...]) -> Attribute:
+def segment_sizes(sizes: tuple[int, ...]) -> Attribute:
+    """What says how many operands, results or regions there are of each that a class has."""
     return DenseArrayBase.from_list(i32, sizes)
 
 
@@ -198,7 +199,7 @@ def _init_by_definition(
     said = {k: v for k, v in attributes.items() if v is not None} if attributes else {}
     found = (values[1], types[1], bodies[1])
     for name, number, is_property in shape.segments:
-        (stated if is_property else said)[name] = _sizes(found[number])
+        (stated if is_property else said)[name] = segment_sizes(found[number])
     _init(
         op,
         operands=values[0],
