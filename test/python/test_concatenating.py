@@ -121,7 +121,7 @@ class Own(nn.Module):
 
 
 CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int, float]] = {
-    "fire": (Fire(), (torch.randn(2, 3, 9, 11),), 2, 1e6),
+    "fire": (Fire(), (torch.randn(2, 3, 9, 11),), 2, 1e8),
     "dense": (Dense(), (torch.randn(1, 6, 7, 5),), 3, 1e4),
     "columns": (Columns(), (torch.randn(37, 19), torch.randn(37, 3)), 3, 1e4),
     "rows": (Rows(), (torch.randn(17, 23), torch.randn(29, 17)), 2, 1e6),
