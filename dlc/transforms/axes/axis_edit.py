@@ -13,6 +13,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.dialects.size_index import size_expr
+from dlc.dialects.tile import LaunchOp
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 
@@ -37,9 +38,10 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
     Where such an expression can pass the old extent, the effects that mention the axis (stores,
     and the fold of a reduce whose own axis it is) get the condition that it does not; so do loads
     of what the kernel updates, which other points may be storing there. Axes of extent 1 are left
-    out. Returns the block arguments of the others.
+    out. Returns the block arguments of the others. A launch whose blocks run in the order of an
+    axis keeps that, while it has the axis.
     """
-    old = op.axes
+    old, order = op.axes, op.order if isinstance(op, LaunchOp) else None
     old_extents = [op.extent(a) for a in old]
     block = op.body.block
     kept = [axis for axis in new if axis.extent != 1]
@@ -78,6 +80,12 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
             use.operation.operands[use.index] = value
         block.erase_arg(axis)
     op.set_axes([a.extent for a in kept], [a.kind for a in kept])
+    if isinstance(op, LaunchOp) and order is not None:
+        slowest, waves = order
+        op.last_first = None
+        for axis in arguments.values():
+            if meanings[slowest] == Expr.of(axis):
+                op.set_order(axis, waves)
     return arguments
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from harness import STEPS
 
-from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES
+from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES, OF_WARPGROUPS
 from dlc.registry import get_pass
 from dlc.transforms.step import SchedulingPass, scheduling_steps
 from dlc.transforms.step_space import Value
@@ -24,8 +24,14 @@ TENSOR_CORES = 0.15
 """How often a warp multiplies matrices, if it can."""
 MMA = [
     *(f" mma={shape}" for shape in OF_HALVES),
-    *(f" mma={shape} precision={how}" for shape in OF_FLOATS for how in OF_TENSOR_CORES),
+    *(
+        f" mma={shape} precision={how}"
+        for shape in OF_FLOATS
+        if shape not in OF_WARPGROUPS
+        for how in OF_TENSOR_CORES
+    ),
 ]
+"""Products of warps; blocks of random schedules have no warpgroups."""
 SMALL = {"chunk-matmul-k.bk": 32, "cooperative-reduce.threads": 96, "cooperative-reduce.rows": 8}
 """Options of which larger values take the simulator long."""
 
