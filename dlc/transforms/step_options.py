@@ -21,18 +21,21 @@ def by_name(
 ) -> dict[T, int]:
     """
     Those of `found` that names stand for, all if there are none, each with its value, or all with
-    one. A name that several share stands for the first of them, the next time for the second.
-    `options` are those that give the names and the values.
+    one. A name that several share stands for the first of them, the next time for the second; once
+    more, for the last again, whose value is the last one: slabs of two places of a tensor are one
+    slab at sizes at which the places are one. `options` are those that give the names and values.
     """
     left = list(found)
     chosen: list[T] = []
     for name in names or [name for name, _ in found]:
         match = next((pair for pair in left if pair[0] == name), None)
         if match is None:
+            match = next((pair for pair in reversed(found) if pair[0] == name), None)
+        if match is None:
             known = ", ".join(dict.fromkeys(name for name, _ in found))
             hint = f"its {what} names are {known}" if known else None
             raise OptionError(options[0], f"it has no {what} {name}", hint)
-        left.remove(match)
+        left = [pair for pair in left if pair is not match]
         chosen.append(match[1])
     if len(values) not in (1, len(chosen)):
         message = f"expected a value for each {what}, found {len(values)} for {len(chosen)}"

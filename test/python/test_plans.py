@@ -99,10 +99,10 @@ CASCADES: dict[
     "causal, halves": (causal, ((1, 32, 512, 64),) * 3, HALF, 1, 14),
     "causal, halves, few heads": (causal, ((1, 8, 512, 128),) * 3, HALF, 1, 14),
     "causal, halves, long": (causal, ((1, 32, 4096, 128),) * 3, HALF, 1, 450),
-    "causal": (causal, ((1, 32, 512, 64),) * 3, torch.float32, 1, 43),
+    "causal": (causal, ((1, 32, 512, 64),) * 3, torch.float32, 1, 45),
     "causal, few heads": (causal, ((1, 8, 512, 128),) * 3, torch.float32, 2, 34),
     "causal, one head": (causal, ((1, 1, 1024, 64),) * 3, torch.float32, 3, 30),
-    "biased, halves": (biased, (*((28, 512, 128),) * 3, (512, 512)), HALF, 1, 18),
+    "biased, halves": (biased, (*((28, 512, 128),) * 3, (512, 512)), HALF, 1, 25),
     "biased": (biased, (*((8, 300, 64),) * 3, (300, 300)), torch.float32, 2, 16),
     "capped, halves": (capped, ((1, 32, 2048, 64),) * 3, HALF, 1, 180),
     "one row, halves": (
@@ -117,7 +117,7 @@ CASCADES: dict[
         ((4096, 4096), (4096, 64)),
         torch.float32,
         1,
-        75,
+        78,
     ),
     "norm, product": (
         lambda x, w: F.rms_norm(x, x.shape[-1:]) @ w,

@@ -130,7 +130,7 @@ def test_what_a_thread_owns_stands_out(shown: browser.Browser, tmp_path: Path) -
     wanted = colour(shown, "[data-thread].own", "fill")
     own = boxes(shown, "[data-thread].own", "#kernels")
     others = boxes(shown, "[data-thread]:not(.own)", "#kernels")
-    assert (len(own), len(others)) == (1, 127)
+    assert (len(own), len(others)) == (1, 63)
     assert all(share(inside(picture, box), wanted) > 0.4 for box in own)
     inner = [[left + 2, top + 2, right - 2, bottom - 2] for left, top, right, bottom in others]
     assert not any(share(inside(picture, box), wanted) for box in inner)
