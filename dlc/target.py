@@ -173,6 +173,9 @@ class Target:
     memory and multiply matrices in much the same order. Measured, of products by threads of 8 x 4
     to 16 x 8 sums 0.5 to 0.8, by `mma` of bf16 0.65, of tf32 0.65, of three products of tf32 0.6
     and 0.8."""
+    apart_warpgroups: float = 0.1
+    """The same where warpgroups multiply matrices: `wgmma` goes on by itself. Assumed; measured
+    were products as a whole only."""
     dependent_clocks: int = 4
     """Clocks after which a warp issues an instruction that waits for its last one (Jia et al.,
     "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018)."""

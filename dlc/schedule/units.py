@@ -36,10 +36,10 @@ def path_clocks(multiplied: float, others: float, target: Target) -> float:
     return multiplied + target.dependent_clocks * others
 
 
-def clocks_of(units: Sequence[float], hidden: float) -> float:
-    """The clocks of several units together, of which others hide a share but for `hidden`."""
+def clocks_of(units: Sequence[float], share: float) -> float:
+    """The clocks of several units together: of all but the longest, a share is not hidden."""
     longest = max(units)
-    return longest + hidden * (sum(units) - longest)
+    return longest + share * (sum(units) - longest)
 
 
 def clocks_together(

@@ -48,8 +48,6 @@ ASKING = 40
 """Instructions of a warp for a chunk if it asks for boxes (ptxas for sm_90a: 162, not 122)."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
 """Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
-UNHIDDEN = 0.1
-"""The share of the clocks of units that others do not hide: `wgmma` goes on by itself."""
 BESIDE_SLABS = 3 << 10
 """Bytes of shared memory that mbarriers and the alignment of slabs take."""
 
@@ -300,7 +298,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def chunk_clocks(self) -> float:
-        return clocks_of(sum(self.units, ()), UNHIDDEN)
+        return clocks_of(sum(self.units, ()), self.target.apart_warpgroups)
 
 
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"
