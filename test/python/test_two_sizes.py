@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from specialized import at_any_stage
 from test_dynamic_shapes import sized
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
@@ -21,8 +22,7 @@ from dlc.backend.executor import Executor, get_backend
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.size_binding import at_hints
-from dlc.passes import steps_between
-from dlc.pipeline import apply_step, text_of
+from dlc.pipeline import text_of
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.likely_sizes import problems_around, steadiest
@@ -155,23 +155,18 @@ def check(name: str, b: int, s: int, run: Callable[..., list[torch.Tensor]]) -> 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"scores", "attention"}))
 def test_specialize_at_any_stage_gives_the_program_of_these_sizes(name: str) -> None:
-    context, module = compiler_context(), module_of(name).clone()
-    steps = steps_between("torch", "kernel")
-    for number in range(len(steps) + 1):
-        b, s = SIZES[1:][number % (len(SIZES) - 1)]
-        bound = module.clone()
-        given = bindings(name, b, s)
-        for key, n in given.items():  # one after the other is as both at once
-            specialize(bound, {key: n})
-            bound.verify()
-        assert "?" not in text_of(bound)
-        for step in steps[number:]:
-            apply_step(context, bound, step.pass_name)
-        check(name, b, s, Executor(bound, get_backend("host")))
-        if number < len(steps):
-            apply_step(context, module, steps[number].pass_name)
-            text = text_of(module)
-            assert text_of(Parser(compiler_context(), text).parse_module()) == text
+    first = [*PROGRAMS].index(name)
+
+    def sizes(turn: int) -> tuple[int, int]:
+        return SIZES[1:][(first + turn) % 6]
+
+    def bind(module: ModuleOp, turn: int) -> None:
+        for key, n in bindings(name, *sizes(turn)).items():  # one after the other is as both
+            specialize(module, {key: n})
+            module.verify()
+
+    for turn, bound in at_any_stage(module_of(name), first, bind):
+        check(name, *sizes(turn), Executor(bound, get_backend("host")))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,0 +1,43 @@
+"""Programs for all sizes that get their numbers somewhere on their way to Kernel IR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dlc.ir.verification import Verifier
+from dlc.passes import steps_between
+from dlc.pipeline import apply_step, text_of
+from dlc.stages import compiler_context
+
+EVERY = 1 if os.environ.get("DLC_PREFIX") else 6
+"""A program gets its numbers at every sixth place (`make test`) or at all (`make prefix`)."""
+
+
+def at_any_stage(
+    module: ModuleOp, first: int, bind: Callable[[ModuleOp, int], None]
+) -> Iterator[tuple[int, ModuleOp]]:
+    """
+    Kernel IR of a program that `bind(copy, turn)` gave numbers before one pass, or after the last,
+    with the turn; the places begin at the pass `first` (modulo `EVERY`). Each module verifies after
+    every pass, and where the program still is for all sizes its text parses to itself.
+    """
+    context, verifier, module = compiler_context(), Verifier(), module.clone()
+    steps = steps_between("torch", "kernel")
+    places = range(first % EVERY, len(steps) + 1, EVERY)
+    for number in range(places[-1] + 1):
+        if number in places:
+            bound = module.clone()
+            bind(bound, turn := places.index(number))
+            bound.verify()
+            assert "?" not in text_of(bound)
+            for step in steps[number:]:
+                apply_step(context, bound, step.pass_name, verifier)
+            yield turn, bound
+        if number < len(steps):
+            apply_step(context, module, steps[number].pass_name, verifier)
+            text = text_of(module)
+            assert text_of(Parser(compiler_context(), text).parse_module()) == text
