@@ -56,10 +56,11 @@ class CompiledProgram(TellsOfMissing):
     module has them, arguments that the program writes to are written to.
 
     While gradients are recorded, results have those of arguments and parameters that require one:
-    the backward runs the program again in eager PyTorch, with the attributes, modes and weights of
-    the forward. A call raises ImportFailure for what PyTorch cannot export, for gradients of a
-    program that writes to its arguments and for the tracers of torch.func, and BackendError where
-    kernels cannot be compiled or run. Inside of a program that is exported it is the PyTorch one.
+    the backward runs the program again in eager PyTorch, with the attributes, modes, weights and
+    buffers of the forward, and what it writes it writes to copies. A call raises ImportFailure for
+    what PyTorch cannot export, for gradients of a program that draws random numbers or writes what
+    has a gradient and for the tracers of torch.func, and BackendError where kernels cannot be
+    compiled or run. Inside of a program that is exported it is the PyTorch one.
 
     With `graphed`, calls are replays of CUDA graphs, one for each variant; the tensors of a result
     are overwritten by the next call of the same variant.

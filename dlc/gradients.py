@@ -36,9 +36,9 @@ class Gradients:
 
     def call(self, run: Run, bound: Sequence[torch.Tensor]) -> Any:
         """
-        What `run` makes of the tensors of `@main`. ImportFailure for a program that draws random
-        numbers, which would be others in the second run, or that writes to its arguments, as that
-        would do so again.
+        What `run` makes of the tensors of `@main`, some of which it may write to: the backward
+        writes to copies of what was there. ImportFailure for a program that draws random numbers,
+        which would be others in the second run, or that writes what has a gradient.
         """
         program = self.program
         if any(argument.kind == "random" for argument in program.arguments):
@@ -47,13 +47,8 @@ class Gradients:
                 "whose computation would draw others; call it under torch.no_grad(), or use "
                 "torch.compile(backend='dlc')"
             )
-        for result in program.results:
-            if result.argument is not None:
-                raise ImportFailure(
-                    f"the program writes to '{result.name}', and gradients of what it returns are "
-                    "recorded; call it under torch.no_grad(), or use torch.compile(backend='dlc')"
-                )
         require = self.requiring(bound)
+        before = _with_copies(program, bound)
         computed: dict[tuple[int, View | None], int] = {}
         """The first leaf with a gradient, or the first one, of each tensor that is returned."""
         for place, output in enumerate(program.outputs):
@@ -62,7 +57,7 @@ class Gradients:
                 if key not in computed or (require[place] and not require[computed[key]]):
                     computed[key] = place
         places = tuple(computed.values())
-        found = _Recomputed.apply(program, run, places, require, *bound)
+        found = _Recomputed.apply(program, run, places, require, before, *bound)
         tensors = dict(zip(computed, found, strict=True))
         leaves: list[Any] = []
         for output, requires in zip(program.outputs, require, strict=True):
@@ -78,19 +73,34 @@ class Gradients:
     def requiring(self, bound: Sequence[torch.Tensor]) -> list[bool]:
         """
         For each leaf of the output whether it requires a gradient. PyTorch is asked once for each
-        set of arguments that do.
+        set of arguments that do. ImportFailure if what the program writes to does, or is to.
         """
         given = tuple(tensor.requires_grad for tensor in bound)
         if given not in self._requiring:
-            leaves = _in_eager(self.program, _leaves_of_call(self.program, bound))
+            self._check_written(bound)
+            own = _leaves_of_call(self.program, bound)
+            leaves = _in_eager(self.program, own)
+            self._check_written(own)
             self._requiring[given] = [
                 isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
             ]
         return self._requiring[given]
 
+    def _check_written(self, tensors: Sequence[torch.Tensor]) -> None:
+        for number in self.program.written:
+            if tensors[number].requires_grad:
+                raise ImportFailure(
+                    f"the program writes to '{self.program.arguments[number].name}' what requires "
+                    "a gradient; call it under torch.no_grad(), or use "
+                    "torch.compile(backend='dlc')"
+                )
+
 
 class _Recomputed(torch.autograd.Function):
-    """The leaves `places` of the output; the tensors of `@main` are those with gradients."""
+    """
+    The leaves `places` of the output; the tensors of `@main` are those with gradients, and
+    `before` are they with copies of those that the program writes to.
+    """
 
     @staticmethod
     def forward(
@@ -99,6 +109,7 @@ class _Recomputed(torch.autograd.Function):
         run: Run,
         places: tuple[int, ...],
         require: Sequence[bool],
+        before: Sequence[torch.Tensor],
         *bound: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         leaves = tree_leaves(run(bound))
@@ -106,7 +117,7 @@ class _Recomputed(torch.autograd.Function):
         constant = (r for r, p in zip(results, places, strict=True) if not require[p])
         ctx.mark_non_differentiable(*constant)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*bound)  # so that a later change of one is an error, as in eager
+        ctx.save_for_backward(*before)  # so that a later change of one is an error, as in eager
         ctx.call = program, places
         return results
 
@@ -133,7 +144,7 @@ class _Recomputed(torch.autograd.Function):
         )
         left = dict(zip(wanted, found, strict=True))
         taken = [left.pop(id(tensor), None) for tensor in own]
-        return (*[None] * 4, *(g if g is None else pairs_of(resolved(g)) for g in taken))
+        return (*[None] * 5, *(g if g is None else pairs_of(resolved(g)) for g in taken))
 
 
 def _as_tensor(leaf: torch.Tensor | float) -> torch.Tensor:
@@ -146,13 +157,19 @@ def _as_tensor(leaf: torch.Tensor | float) -> torch.Tensor:
 def _leaves_of_call(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """
     The tensors to take gradients of: each input is a leaf of its own, even if two are one tensor or
-    views of one, and the rest are the module's. Complex tensors are such as the call has them, not
-    the pairs that `@main` takes.
+    views of one, and the rest are the module's, but for copies of what the program writes to.
+    Complex tensors are such as the call has them, not the pairs that `@main` takes.
     """
     return [
         _leaf_of(argument, tensor)
-        for argument, tensor in zip(program.arguments, bound, strict=True)
+        for argument, tensor in zip(program.arguments, _with_copies(program, bound), strict=True)
     ]
+
+
+def _with_copies(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors, with copies of those that the program writes to."""
+    copies = {number: bound[number].detach().clone() for number in program.written}
+    return [copies.get(number, tensor) for number, tensor in enumerate(bound)]
 
 
 def _leaf_of(argument: Argument, tensor: torch.Tensor) -> torch.Tensor:

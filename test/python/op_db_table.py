@@ -5,8 +5,8 @@ Every sample of PyTorch's own tests of its operators, judged on the host, and th
 
 The file holds what was judged, a line for each entry (`op_db_record.py`), and that is not judged
 again, so that a run that was ended goes on; a line that is deleted is. `--dtypes`, `--samples` and
-`--names` choose what is judged before the table is made, entries of few samples first, and after
-`--seconds` no more is.
+`--names` choose what is judged before the table is made, some samples of every entry first, and
+after `--seconds` no more is.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ AT_ONCE = 16
 """Samples of an entry that are one program."""
 TASKS = 100
 """So many tasks has a process, as what is loaded of machine code stays."""
+ROUNDS = (3, 16, 64)
+"""So many samples of each entry are judged before more of any."""
 PATIENCE = 900
 """Seconds without an answer after which a process is taken to have crashed."""
 
@@ -81,16 +83,19 @@ def count_samples(record: Record, dtypes: Sequence[str]) -> None:
 def missing(record: Record, dtypes: Sequence[str], most: int, names: str, where: str) -> list[Task]:
     """What is not judged yet of so many samples of an entry, evenly chosen, in small tasks."""
     tasks: list[Task] = []
-    for entry in sorted(record, key=lambda e: (dtypes.index(e.dtype), e.count)):
-        if not re.fullmatch(names, entry.name):
-            continue
-        asked = {n * entry.count // most for n in range(most)}
-        have = {j.number for j in entry.judged if where in (j.where, TENSOR_IR)}
-        left = sorted((asked if entry.count > most else set(range(entry.count))) - have)
-        tasks += [
-            Task(entry.dtype, entry.name, tuple(left[n : n + AT_ONCE]), where)
-            for n in range(0, len(left), AT_ONCE)
-        ]
+    chosen = [e for e in record if e.dtype in dtypes and re.fullmatch(names, e.name)]
+    chosen.sort(key=lambda e: (dtypes.index(e.dtype), e.count))
+    have = {id(e): {j.number for j in e.judged if where in (j.where, TENSOR_IR)} for e in chosen}
+    for size in (*(size for size in ROUNDS if size < most), most):
+        for entry in chosen:
+            few = entry.count <= size
+            asked = (
+                set(range(entry.count)) if few else {n * entry.count // size for n in range(size)}
+            )
+            left = sorted(asked - have[id(entry)])
+            have[id(entry)].update(left)
+            parts = (left[n : n + AT_ONCE] for n in range(0, len(left), AT_ONCE))
+            tasks += [Task(entry.dtype, entry.name, tuple(part), where) for part in parts]
     return tasks
 
 
