@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from dlc.compiler import CompiledProgram, compile
 from dlc.cuda_graph import has_graphs
 from dlc.diagnostics import UsageError
 from dlc.frontend.source import ImportFailure
+from dlc.generation.looks import Look, Looks, Seen
 from dlc.generation.row_steps import Chunk, Rows, Token
 from dlc.generation.sampling import Sampling
 
@@ -39,8 +41,7 @@ class Times:
     """That were made, of all rows."""
 
 
-@dataclass(frozen=True)
-class Grown:
+class Grown(NamedTuple):
     """What a row got at a look: its number, the new tokens, and True if these are the last."""
 
     row: int
@@ -113,7 +114,6 @@ class Generator:
 
         return read, making.replay
 
-    @torch.no_grad()
     def stream(self, prompts: Sequence[Sequence[int]], new: int) -> Iterator[Grown]:
         """
         Up to `new` tokens for each of as many prompts as there are rows, or fewer, as they are
@@ -121,32 +121,49 @@ class Generator:
         """
         rows = self.rows
         check_prompts(prompts, rows.tokens.shape[0], self.capacity, new, vocabulary_of(rows.model))
-        spare = rows.tokens.shape[0] - len(prompts)
         self.times = Times(self.times.compiling)
         begin = time.perf_counter()
+        make = self._read_prompts(prompts, new)
+        ended = [new == 0 for _ in prompts]
+        self.times.reading = time.perf_counter() - begin
+        for row in range(len(prompts)):
+            if ended[row]:
+                yield Grown(row, [], True)
+        seen = self._seen(make)
+        while not all(ended):
+            begin = time.perf_counter()
+            looked = next(seen)
+            self.times.steps += self.ahead
+            self.times.making += time.perf_counter() - begin
+            for row in range(len(prompts)):
+                if not ended[row]:
+                    tokens, ended[row] = looked[row].tokens, looked[row].is_done
+                    self.times.tokens += len(tokens)
+                    yield Grown(row, tokens, ended[row])
+
+    @torch.no_grad()
+    def _read_prompts(self, prompts: Sequence[Sequence[int]], new: int) -> Callable[[], object]:
+        """Reads prompts, as many as rows or fewer; gives what makes a token of each row."""
+        rows = self.rows
+        spare = rows.tokens.shape[0] - len(prompts)
         rows.begin([*prompts, *[[0]] * spare], new)
         rows.done[len(prompts) :] = True
         read, make = self.calls()
         for start in range(0, max(map(len, prompts)) - 1, self.chunk):
             read(start)
-        known, ended = [len(p) for p in prompts], [new == 0 for _ in prompts]
-        self.times.reading = time.perf_counter() - begin
-        for row in range(len(prompts)):
-            if ended[row]:
-                yield Grown(row, [], True)
-        while not all(ended):
-            begin = time.perf_counter()
-            for _ in range(self.ahead):
-                make()
-            self.times.steps += self.ahead
-            places, done = rows.position.tolist(), rows.done.tolist()
-            self.times.making += time.perf_counter() - begin
-            for row in range(len(prompts)):
-                if not ended[row]:
-                    grown = rows.tokens[row, known[row] : places[row] + 1].tolist()
-                    known[row], ended[row] = places[row] + 1, done[row]
-                    self.times.tokens += len(grown)
-                    yield Grown(row, grown, done[row])
+        return make
+
+    def _seen(self, make: Callable[[], object]) -> Iterator[list[Seen]]:
+        """What each look shows; on a GPU the steps after it have been asked for by then."""
+        looks, asked = Looks(self.rows, self.ahead), deque[Look]()
+        while True:
+            with torch.no_grad():
+                while len(asked) < (2 if self.graphed else 1):
+                    for _ in range(self.ahead):
+                        make()
+                    asked.append(looks.ask())
+                seen = asked.popleft().take()
+            yield seen
 
     def __call__(self, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
         """What follows each prompt, without it, the token at which it ends included."""

@@ -65,14 +65,15 @@ def test_graphs_read_and_write_what_calls_do(
     prompts = prompts_of([7, 3])
     called = generator(prompts, 4)
     monkeypatch.setattr(HostBackend, "capture", lambda self, run: (run, []), raising=False)
-    generator.graphed = True
+    generator.graphed, generator.ahead = True, 3  # with looks in the midst of a text
     assert generator(prompts, 4) == called
     assert generator(prompts[::-1], 4) == called[::-1]
 
 
 def shallow(model: LlamaForCausalLM) -> LlamaForCausalLM:
     """Its first layer, between what is before and after all of them."""
-    copied = LlamaForCausalLM(LlamaConfig(**(model.config.to_dict() | {"num_hidden_layers": 1})))
+    first: dict[str, Any] = model.config.to_dict() | {"num_hidden_layers": 1}
+    copied = LlamaForCausalLM(LlamaConfig(**first))
     copied.load_state_dict(model.state_dict(), strict=False)
     return copied.eval()
 
