@@ -1,19 +1,24 @@
 """`vectorize-accesses`: the proof that a condition is constant over a strip, and random copies."""
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from test_printer import aligned, kernel_of, on_host, parse
+from torch.nn import functional as F
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, VectorType
-from xdsl.ir import Block, BlockArgument, Region
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
+import dlc
 from dlc.analysis.kernel.layout import known_divisor, linear_offset
 from dlc.dialects import kernel
 from dlc.dialects.layouts import span
 from dlc.ir.expr import Expr
+from dlc.ir.runs import along_run
 from dlc.remarks import collect
 from dlc.transforms.kernel.vectorize_accesses import VectorizeAccessesPass, holds_alike
 
@@ -54,6 +59,35 @@ def test_holds_alike_is_sound(width: int) -> None:
     assert holds_alike(Expr((), 24 * width - 1) - strip, lane, width)
     assert not holds_alike(strip - (2 * width + 1), lane, width)
     assert not holds_alike(Expr((), 2 * width) - strip, lane, width)
+
+
+@pytest.mark.parametrize("extent", [2, 4])
+def test_runs_are_taken_apart(extent: int) -> None:
+    loops: list[scf.ForOp] = []
+    lane, i, j = index(extent, loops), index(6, loops), index(5, loops)
+    rng = random.Random(extent)
+    apart = 0
+    for _ in range(300):
+        scales = [rng.choice([-8, 1, 2, 4, 8, 12]) for _ in range(2)]
+        base = Expr(((lane, rng.choice([-1, 1, 1, 2])), (i, scales[0]), (j, scales[1])))
+        base += rng.choice([0, 0, 4, 1])
+        divisor = rng.choice([2, 4, 8, 12, 64])
+        expr = rng.choice([base // divisor, base % divisor]) * 3 + lane + 1
+        found = along_run(expr, lane)
+        apart += expr.coefficient(lane) is None and found.coefficient(lane) is not None
+        for v, a, b in product(range(extent), range(6), range(5)):
+            at: dict[SSAValue, int] = {lane: v, i: a, j: b}
+            assert found.evaluate(at) == expr.evaluate(at)
+    assert apart > 20
+
+
+def test_what_heads_give_is_read_as_a_row() -> None:
+    def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.linear(x.transpose(1, 2).reshape(1, 256), w)
+
+    f = dlc.compile(linear, (torch.randn(1, 4, 1, 64), torch.randn(32, 256)), "sm_90", "host")
+    assert "load4(&x[" in f.ir("cuda")
+    f.check()
 
 
 def test_layout() -> None:
@@ -131,5 +165,5 @@ def test_random_copies_compute_the_same() -> None:
         results = [aligned((3, 8, trips)), aligned((3, 8, trips))]
         on_host(scalar, [x, results[0]])
         on_host(vector, [x, results[1]])
-        np.testing.assert_array_equal(*results)
+        np.testing.assert_array_equal(results[0], results[1])
     assert min(widths.values()) > 0

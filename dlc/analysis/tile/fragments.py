@@ -14,6 +14,7 @@ from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
+from dlc.ir.runs import along_run
 from dlc.ir.sizes import divides
 from dlc.target import WIDEST_ACCESS
 
@@ -39,7 +40,7 @@ def fragment_axis(
     if not op.subscripts or not has_unit_stride(op.ref.type):
         return None
     for axis in reversed(registers):
-        *outer, last = (s.coefficient(axis) for s in op.subscripts)
+        *outer, last = (along_run(s, axis).coefficient(axis) for s in op.subscripts)
         if last == 1 and not any(outer):
             return axis
     return None
