@@ -11,7 +11,7 @@ schedule go by one estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -45,6 +45,9 @@ class Cost:
     seconds: float
     combine_seconds: float = 0
     """The part of these that a second kernel takes, which combines a split reduce."""
+    busy_seconds: float = 0
+    """The part of these in which the chip's memory, caches or units have something to do, for which
+    what runs beside it waits."""
 
     @property
     def explain(self) -> str:
@@ -59,6 +62,15 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
     """The cost of one launch of a kernel."""
     with fastest_form(kernel, target) as form:
         return form.cost
+
+
+def beside_seconds(costs: Sequence[Cost], target: Target) -> float:
+    """
+    One launch of kernels whose blocks run side by side: each waits by itself for what it asks for,
+    and all of them for the chip.
+    """
+    waiting = max(cost.seconds - target.launch_seconds - cost.busy_seconds for cost in costs)
+    return target.launch_seconds + waiting + sum(cost.busy_seconds for cost in costs)
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,8 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
         fetching = target.start_seconds + memory_bytes / target.memory_rate
         longest = max(best.seconds, fetching + best.ending_seconds)
         seconds, combine = target.launch_seconds + longest, best.combine_seconds
-        return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine)
+        busy = max(best.seconds - best.ending_seconds, memory_bytes / target.memory_rate)
+        return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine, busy)
     tiled = tiled_contraction(kernel)
     tiling = best_candidate(tiled.problem, target) if tiled else None
     work = work_of(kernel, target, tiled.found if tiled and tiling else None)
@@ -123,14 +136,15 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
         ending = ending_seconds(rows.left, target, rows.ending)
         combine = ending if rows.ending == "workspace" else 0
     reduces = any(isinstance(op, ReduceOp) for op in kernel.walk())
+    drawn = max(work.memory_bytes / bandwidth, l2_bytes / (target.l2_bandwidth * share))
+    computing = max(issue, flops / (target.flops * share))
     longest = max(
-        issue,
+        computing,
         (2 if reduces else 1) * target.start_seconds,  # what is combined waits for what is loaded
-        flops / (target.flops * share),
-        target.start_seconds + work.memory_bytes / bandwidth,
-        target.start_seconds + l2_bytes / (target.l2_bandwidth * share),
+        target.start_seconds + drawn,
         steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
         scan_seconds(kernel, target),
     )
     seconds = target.launch_seconds + longest + ending
-    return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)
+    busy = max(computing, drawn)
+    return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine, busy)
