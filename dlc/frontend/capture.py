@@ -48,6 +48,24 @@ AGAIN = (
     "script writes to files is written each time"
 )
 
+NOTHING = (
+    "expected statements that compute tensors from tensors, such as `model(torch.randn(4, 8))`; "
+    "found none"
+)
+WHATEVER = (
+    "no tensor is made at random but what modules hold, so that the inputs are all tensors that "
+    "the text makes"
+)
+
+
+class NothingRandom(ImportFailure):
+    """
+    A text makes no tensors at random, and computes nothing of such: `program` is what it computes
+    of its modules alone, if it does.
+    """
+
+    program: Program | None = None
+
 
 def capture_script(
     path: str | Path,
@@ -100,7 +118,8 @@ def capture_text(
             "expected a program: an expression that computes tensors, found no statement",
             Place(filename, 1, 1, ""),
         )
-    live, first = Live(), None
+    live, first, of_modules = Live(), None, None
+    whatever = False
     states = ProcessState(tree).states(AT_HAND)
     undo = [state.undo for state in states.values() if state.undo is not None]
     known = {*sys.modules}
@@ -111,15 +130,21 @@ def capture_text(
                 if first is not None:  # what the text shows has been shown
                     stack.enter_context(redirect_stdout(StringIO()))
                     stack.enter_context(redirect_stderr(StringIO()))
-                program, notes = _captured(copy.deepcopy(tree), filename, argv, sizes, live)
+                program, notes = _captured(
+                    copy.deepcopy(tree), filename, argv, sizes, live, RandomTensors(whatever)
+                )
             for note in (*_ran_again(first, live), *notes):
                 print(note, file=sys.stderr)
             return program
         except ImportFailure as error:
             first = first or error
             again = None
-            if isinstance(error, StateChanged) and not reads_by_any_name(tree):
+            if isinstance(error, NothingRandom) and not whatever:
+                again, whatever, of_modules = Live(), True, error.program
+            elif isinstance(error, StateChanged) and not reads_by_any_name(tree):
                 again = live.again(error)
+            if again is None and of_modules is not None:
+                return of_modules
             if again is None:
                 for note in _ran_again(first, live):
                     print(note, file=sys.stderr)
@@ -143,30 +168,34 @@ def _captured(
     argv: Sequence[str],
     sizes: Mapping[str, Collection[int]],
     live: Live,
+    random: RandomTensors,
 ) -> tuple[Program, list[str]]:
     """The program, and what is to be said of it."""
     hooks = {SHOWS: shows, TURN: turn, TURNS: turns}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **hooks, **AT_HAND}
-    random = RandomTensors()
     lifter = Lifter(filename, tree, scope, random, ScriptSizes(filename, tree, sizes), live=live)
     statements = Statements(lifter)
     with _arguments(argv), own_streams():
         statements.lift(tree.body)
+    nothing = NothingRandom(NOTHING, place_at(filename, tree.body[-1]))
     if statements.result is None:
+        if random.is_of_modules and not random.whatever:
+            raise nothing
         raise (
             statements.functions.unseen
             or lifter.runs.unseen()
-            or ImportFailure(
-                "expected statements that compute tensors from tensors, such as "
-                "`model(torch.randn(4, 8))`; found none",
-                place_at(filename, tree.body[-1]),
-            )
+            or ImportFailure(NOTHING, place_at(filename, tree.body[-1]))
         )
     statements.settings.put_back()
     program = program_of(lifter, statements)
     if not program[0].is_tried:
         tried(*program)
-    return program, [*lifter.runs.notes(lifter.inputs)]
+    notes = [quote(None, WHATEVER, "note: ")] if random.whatever else []
+    notes += lifter.runs.notes(lifter.inputs)
+    if not lifter.inputs and random.is_of_modules and not random.whatever:
+        nothing.program = program
+        raise nothing
+    return program, notes
 
 
 @contextmanager

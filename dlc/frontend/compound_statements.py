@@ -56,7 +56,10 @@ class CompoundStatements(DividedCalls):
         self.program.body += inside
 
     def _entered(self, node: ast.With, context: Any, last: bool) -> None:
-        """A context of the script that changes something: its methods are called as Python does."""
+        """A context of the script that changes something: what Python calls for it is divided."""
+        if (call := self.functions.find_context(node.items[0].context_expr)) is not None:
+            self._inline_around(call, node, last)
+            return
         name = f"{UNNAMED}{len(self.lifter.scope)}"
         self.lifter.scope[name] = context
         enter, leave = calls_of_context(node, name)
@@ -86,10 +89,13 @@ class CompoundStatements(DividedCalls):
                 if not is_name(code := self.lifter.use(part), name):
                     self.program.keep(assignment(name, code), node)
         self.program.keep(node, node)
+        if assigned := self.shared.assigned_by(node):
+            self.lifter.live.begins(node)
+            self.changes.refuse_late(node, sorted(assigned))
         counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in bound_by(f.target)}
-        stored = [n for n in ast.walk(node) if is_stored(n)]
-        self.variables.add({*(n.id for n in stored), *changed})
-        found = [n for n in stored if n.id not in counters]
+        bound = bound_by(node)
+        self.variables.add(bound | changed)
+        found = [n for n in ast.walk(node) if is_stored(n) and n.id in bound - counters]
         found += [ast.copy_location(load(name), at) for name, at, _ in places]
         if found:
             found.sort(key=lambda n: (n.lineno, n.col_offset))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dlc.frontend.left_out import acting
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import assignment
+from dlc.frontend.parts import assignment, names_in
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.script_calls import ScriptCall, ScriptCalls
@@ -20,8 +20,7 @@ from dlc.frontend.script_settings import ScriptSettings
 from dlc.frontend.script_shared import SharedContainers
 from dlc.frontend.shown_values import Outputs
 from dlc.frontend.shown_within import ShownWithin
-from dlc.frontend.single_exit import FUNCTIONS
-from dlc.frontend.variables import free_in
+from dlc.frontend.variables import SCOPES, bound_by, free_in
 
 RETURNED = "_returned"
 
@@ -39,7 +38,7 @@ class DividedCalls(ABC):
         lifter.functions = ScriptFunctions(lifter, program.define)
         lifter.objects = ScriptObjects(lifter, program.keep)
         lifter.changes = bool(self.functions.effects.changing or lifter.changed_within)
-        found = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
+        found = (n for n in ast.walk(lifter.tree) if isinstance(n, SCOPES))
         self.seen = {name for function in found for name in free_in(function)}
         """The variables of the script that its functions may look at."""
         self.variables = ProgramVariables(lifter, program.keep, self.seen)
@@ -82,16 +81,44 @@ class DividedCalls(ABC):
         self._inline(call, False, name)
         return ast.copy_location(ast.Name(name, ast.Load()), value)
 
+    def _inline_around(self, call: ScriptCall, node: ast.With, last: bool) -> None:
+        """Divides the statements of a context, and those within it in the place of its `yield`."""
+        outer = self.lifter.scope
+        self.calls += 1
+        taken = {*outer, *self.lifter.assigned, *names_in(node)}
+        body, given = call.statements(taken, self.calls)
+        given_at = [getattr(statement, "value", None) for statement in body]
+        at, yields = next((i, v) for i, v in enumerate(given_at) if isinstance(v, ast.Yield))
+        enters, leaves = body[:at], body[at + 1 :]
+        if (target := node.items[0].optional_vars) is not None:
+            value = yields.value or ast.Constant(None)
+            given_to = ast.copy_location(ast.Assign([target], value), node)
+            enters = [*enters, ast.fix_missing_locations(given_to)]
+        inner = self.lifter.scope = {**outer, **given}
+        self.lift(enters, False)
+        self.lifter.scope = outer
+        if target is not None:
+            outer.update({n: inner[n] for n in bound_by(target) if n in inner})
+        self.lift(node.body, last)
+        inner.update(outer)
+        self.lifter.scope = inner
+        self.lift(leaves, False)
+        self.lifter.scope = outer
+        self.lifter.inner |= {n: value for n, value in inner.items() if n not in outer}
+
     def _inline(self, call: ScriptCall, last: bool, returned: str | None = None) -> None:
         """Divides the statements of a function; its result ends the program or gets a name."""
         outer = self.lifter.scope
         self.calls += 1
-        body, given = call.statements({*outer, *self.lifter.assigned}, self.calls)
+        # Variables that functions assign around them become the script's, under names of their own.
+        binds = self.functions.binds
+        beside = self.functions.names_beside(call.name) if binds else set[str]()
+        body, given = call.statements({*outer, *self.lifter.assigned, *beside}, self.calls)
         if returned is not None and isinstance(end := body[-1], ast.Return) and end.value:
             body[-1] = ast.copy_location(assignment(returned, end.value), end)
-        self.lifter.scope = {**outer, **given}
+        new = self.lifter.scope = outer if binds else {**outer}
+        new.update(given)
         self.lift(body, last)
-        new = self.lifter.scope
         self.lifter.scope = outer
         self.lifter.inner |= {n: value for n, value in new.items() if n not in outer}
         outer.update({n: new[n] for n in (*call.shared, returned) if n in new})

@@ -244,6 +244,7 @@ def export_call(
         unseen_bodies(root, attributes),
         unchanged_containers(root, signature, args, kwargs),
         recorded_fixings() as fixings,
+        free.caches_emptied(),
     ):
         with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)

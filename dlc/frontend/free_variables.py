@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dlc.frontend.caches import emptied_again
 from dlc.frontend.constants import (
     Identity,
     containers_in,
@@ -92,6 +93,8 @@ class FreeVariables:
         self._followed = {binding.place for binding in followed}
         self._objects: list[NotedBinding] = []
         """Of these it suffices that they are the very objects that they were last."""
+        self._caches: list[Callable[[], object]] = []
+        """What empties the caches of functions among them that a trace has filled."""
         self._are_same: Callable[[], bool] | None = None
         self._others: list[NotedBinding | FollowedTensor] = []
         self._note(self.bindings.reach(program))
@@ -103,6 +106,7 @@ class FreeVariables:
     def _note(self, bindings: Sequence[Binding]) -> None:
         for binding in bindings:
             value = binding.value
+            self._caches += emptied_again([value])
             if binding.place in self._followed and isinstance(value, torch.Tensor):
                 noted = FollowedTensor(binding, value)
             else:
@@ -139,6 +143,15 @@ class FreeVariables:
                     f"{noted.value!r} to {value!r}: its kernels would not; keep it in a buffer "
                     "(register_buffer), or change it outside of the program"
                 )
+
+    @contextmanager
+    def caches_emptied(self) -> Iterator[None]:
+        """Caches of functions among them keep nothing of a trace in here."""
+        try:
+            yield
+        finally:
+            for empty in self._caches:
+                empty()
 
     @contextmanager
     def restored(self) -> Iterator[None]:

@@ -161,7 +161,7 @@ class Lifter(CallsRun):
         try:
             part = self.evaluate(node, rebuild(node, children, lambda p: p.code), build)
         except ImportFailure as error:
-            if isinstance(node, ast.Call) and self._reads_shared(error):
+            if isinstance(node, ast.Call) and self.reads_shared(error):
                 return Part(rebuild(node, children, self.use))
             raise
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
@@ -197,7 +197,7 @@ class Lifter(CallsRun):
         part.name = self.path(node, children, part)
         return part
 
-    def _reads_shared(self, error: ImportFailure) -> bool:
+    def reads_shared(self, error: ImportFailure) -> bool:
         """True if what was called has read what the program changes, which is not there yet."""
         why = error.__cause__
         return isinstance(why, NameError) and why.name in self.shared

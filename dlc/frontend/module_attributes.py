@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.constants import CONTAINERS, MISSING, Identity, copied, has_value, key_of
 from dlc.frontend.lookup import Lookup
@@ -310,12 +311,17 @@ class _Recording:
             self._watch()
 
     def _read(self, module: torch.nn.Module, name: str) -> Any:
+        own = _own(module)
+        is_new = name not in own and isinstance(getattr(type(module), name, 0), cached_property)
         try:
             value = object.__getattribute__(module, name)
         except AttributeError:
             if not _is_registered(module, name):
                 self._note(module, name, MISSING)
             raise
+        if is_new and any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
+            del own[name]  # which is a tensor of the trace, and nothing elsewhere
+            return value
         self._note(module, name, value)
         return value
 

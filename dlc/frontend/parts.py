@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dlc.diagnostics import did_you_mean, with_hint
+from dlc.frontend.foreign import is_foreign
 from dlc.frontend.source import ImportFailure, Place
 
 
@@ -116,7 +117,8 @@ def closest_name(error: Exception) -> str | None:
         having = (f"{prefix}.{error.name}" for prefix, value in found if callable(value))
         if (meant := next(having, None)) is not None:
             return f"did you mean {meant}?"
-        known = [n for f, _ in traceback.walk_tb(error.__traceback__) for n in f.f_globals]
+        scopes = [f.f_globals for f, _ in traceback.walk_tb(error.__traceback__)]
+        known = [n for scope in scopes if not is_foreign(scope.get("__name__")) for n in scope]
         close = did_you_mean(error.name, known[-1000:])
         return close or "torch, nn, F and math are at hand, and a text may import others"
     if isinstance(error, AttributeError) and error.name is not None:
@@ -163,7 +165,7 @@ def rename(node: ast.AST, name: str, new: str) -> None:
     """Renames a variable wherever a piece of text mentions it; parameters are other variables."""
     if isinstance(node, ast.Name) and node.id == name:
         node.id = new
-    if isinstance(node, ast.Global) and name in node.names:
+    if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
         node.names = [new if n == name else n for n in node.names]
     inner = ast.iter_child_nodes(node)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

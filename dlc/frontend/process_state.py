@@ -35,6 +35,8 @@ class ProcessState:
 
     def __init__(self, tree: ast.AST) -> None:
         nodes = [*ast.walk(tree)]
+        self.asks_caches = any(getattr(n, "attr", "") == "cache_info" for n in nodes)
+        """True for a text that looks at what its functions' caches count."""
         self._named = sorted({c for n in nodes if (c := _chain(n)) is not None and len(c) > 1})
         self._stored = sorted({c for n in nodes if (c := _stored(n)) is not None})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from dlc.frontend.caches import emptied_again
+from dlc.frontend.foreign import is_own
 from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.lift import Lifter
 from dlc.frontend.mementos import Undo
@@ -18,13 +21,12 @@ from dlc.frontend.names_read import Binding
 from dlc.frontend.parts import assignment, attribute, load
 from dlc.frontend.program_values import KEPT, SELF, is_module
 from dlc.frontend.script_guard import guarded
-from dlc.frontend.script_now import DEFINING
 from dlc.frontend.script_places import place_of_sentence
 from dlc.frontend.script_shared import as_before, undo_of_shared
 from dlc.frontend.script_trials import Trials, asks
 from dlc.frontend.script_turns import counting
 from dlc.frontend.tensor_texts import has_modules, makes_text
-from dlc.frontend.variables import is_stored
+from dlc.frontend.variables import bound_by
 
 Program: TypeAlias = tuple[torch.nn.Module, tuple[Any, ...]]
 """A module and its example inputs."""
@@ -90,7 +92,10 @@ def _undo(lifter: Lifter) -> list[Undo]:
     """What makes what a program may change of the script what it is now."""
     modes = [Binding(vars(module), "training") for module in _modules(lifter)]
     counted = (*lifter.counted.values(), *modes)
-    return [*undo_of_shared(lifter.shared.values(), counted), *lifter.live.undo()]
+    beside = (module for name, module in [*sys.modules.items()] if is_own(name))
+    values = [*lifter.scope.values(), *lifter.inner.values(), *beside]
+    caches = [] if lifter.process.asks_caches else emptied_again(values)
+    return [*undo_of_shared(lifter.shared.values(), counted), *lifter.live.undo(), *caches]
 
 
 def _covers(lifter: Lifter, owner: Any, name: str, is_variable: bool) -> bool:
@@ -125,8 +130,7 @@ def forward(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -> Funct
         ast.copy_location(node, result)
     kept = [assignment(KEPT + name, load(name)) for name in sorted(lifter.kept)]
     at_result: list[ast.stmt] = [ast.copy_location(s, result) for s in (*kept, ast.Return(result))]
-    stored = {n.id for statement in body for n in ast.walk(statement) if is_stored(n)}
-    stored |= {statement.name for statement in body if isinstance(statement, DEFINING)}
+    stored = {name for statement in body for name in bound_by(statement)}
     if shared := sorted(stored & lifter.live.names):
         at_result.insert(0, ast.copy_location(ast.Global(shared), result))
     function.body = [*at_result[:-1], *body, at_result[-1]]

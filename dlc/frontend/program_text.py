@@ -18,7 +18,7 @@ from dlc.frontend.parts import names_in
 from dlc.frontend.printed import looks
 from dlc.frontend.program_values import has_tensor
 from dlc.frontend.quiet_traces import SHOWS
-from dlc.frontend.variables import is_stored, loaded
+from dlc.frontend.variables import bound_by, loaded
 
 
 class ProgramText:
@@ -55,7 +55,7 @@ class ProgramText:
         scope = self.lifter.scope
         computed = {n for n in names_in(value) if n in self.lifter.computed or not _plain(scope, n)}
         looked = looks(value, self.looked, computed) and not self.lifter.acts(value)
-        names = {n.id for n in ast.walk(target) if is_stored(n)}
+        names = bound_by(target)
         if looked:
             self._looks.add(self.body[-1])
             self.looked |= names
@@ -72,7 +72,7 @@ class ProgramText:
         """
         live, kept = names_in(result) | {*read}, list[ast.stmt]()
         for statement in reversed(self.body):
-            stored = {n.id for n in ast.walk(statement) if is_stored(n)}
+            stored = bound_by(statement)
             if live.isdisjoint(stored) and (
                 statement in self._looks or _only_shows(statement, self._goes_on)
             ):

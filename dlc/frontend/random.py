@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ UNINITIALISED = frozenset(
 
 CONVERSIONS = frozenset({"_to_copy", "clone"})
 """What random numbers that were just drawn may go through without something being computed."""
-
+MAKING = CONVERSIONS | {"lift_fresh", "detach"}
+"""The same of numbers that Python, NumPy or a file gives."""
 
 NUMBERS = frozenset((int, bool, float, complex, str, bytes, type(None)))
 """Types of what is no tensor and has none in it."""
@@ -36,11 +38,15 @@ INITIAL = os.path.join(TORCH, "nn", "init.py")
 class RandomTensors(TorchDispatchMode):
     """
     Records which tensors hold random or uninitialised numbers, or are computed from such, and how
-    often somebody else than PyTorch reads such numbers.
+    often somebody else than PyTorch reads such numbers. With `whatever`, all numbers count as
+    random ones, whatever they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whatever: bool = False) -> None:
         super().__init__()
+        self.whatever = whatever
+        self.drawn: dict[int, torch.Tensor] = {}
+        """Those that were drawn elsewhere than where a module is made."""
         self.found: dict[int, torch.Tensor] = {}
         """By storage; the tensors are kept, so that no other storage gets the same address."""
         self._computed: dict[int, int] = {}
@@ -69,9 +75,13 @@ class RandomTensors(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.partition("::")[2]
         draws = torch.Tag.nondeterministic_seeded in func.tags or name in UNINITIALISED
-        if draws or self.holds((args, kwargs)):
-            converts = name in CONVERSIONS and not self.computed((args, kwargs))
-            made = draws or converts or _asking() == INITIAL
+        given = self.holds((args, kwargs))
+        if draws or given or self.whatever:
+            conversions = MAKING if self.whatever else CONVERSIONS
+            converts = name in conversions and not self.computed((args, kwargs))
+            made = draws or converts or not given or _asking() == INITIAL
+            if draws and not given and not _in_module():
+                self.drawn |= {k: t for t in tree_leaves(result) if (k := storage_key(t))}
             for leaf in tree_leaves(result):
                 if (key := storage_key(leaf)) is not None:
                     if not made and (func._schema.is_mutable or key not in self.found):
@@ -89,7 +99,15 @@ class RandomTensors(TorchDispatchMode):
 
     def holds(self, value: object) -> bool:
         """True if a tensor, or one in a container, holds random numbers."""
-        return any(storage_key(tensor) in self.found for tensor in tensors_in(value))
+        found = (storage_key(tensor) for tensor in tensors_in(value))
+        return any(key is not None and (self.whatever or key in self.found) for key in found)
+
+    @property
+    def is_of_modules(self) -> bool:
+        """True if all random numbers are those of parameters."""
+        objects = gc.get_objects() if self.drawn else ()
+        parameters = (p for p in objects if issubclass(type(p), torch.nn.Parameter))
+        return self.drawn.keys() <= {storage_key(p) for p in parameters}
 
     @property
     def count(self) -> int:
@@ -135,6 +153,19 @@ def _asking() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(IN_BETWEEN):
         frame = frame.f_back
     return "" if frame is None else frame.f_code.co_filename
+
+
+def _in_module() -> bool:
+    """True if a module is being made, or its parameters initialised."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == INITIAL:
+            return True
+        if code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), torch.nn.Module):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

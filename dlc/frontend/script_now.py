@@ -15,7 +15,8 @@ from dlc.frontend.parts import names_in
 from dlc.frontend.program_text import ProgramText
 from dlc.frontend.script_calls import ScriptCalls
 from dlc.frontend.script_turns import counting
-from dlc.frontend.variables import is_stored
+from dlc.frontend.source import ImportFailure
+from dlc.frontend.variables import bound_by
 
 DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -51,8 +52,8 @@ class RunsNow:
 
     def run(self, node: ast.stmt) -> bool:
         """
-        Runs a statement now. False if it has computed something of random tensors: then it is for
-        the program, and all is as if it had not run.
+        Runs a statement now. False if it has computed something of random tensors, or has read what
+        the program changes: then it is for the program, and all is as if it had not run.
         """
         if not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
             if not self._is_apart(node):
@@ -65,32 +66,42 @@ class RunsNow:
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
         reads = len(self.lifter.runs.read_at)
-        with self.lifter.runs.noting(node), self.lifter.early_hint(node):
-            tree = ast.fix_missing_locations(ast.Module([node], []))
-            tree = counting(tree) if isinstance(node, DEFINING) else tree
-            exec(compile(tree, self.lifter.filename, "exec"), scope)
+        failed: ImportFailure | None = None
+        try:
+            with self.lifter.runs.noting(node), self.lifter.early_hint(node):
+                tree = ast.fix_missing_locations(ast.Module([node], []))
+                tree = counting(tree) if isinstance(node, DEFINING) else tree
+                exec(compile(tree, self.lifter.filename, "exec"), scope)
+        except ImportFailure as error:
+            if before is None or not self.lifter.reads_shared(error):
+                raise
+            failed = error
         for name in self.lifter.values:
-            del scope[name]
+            scope.pop(name, None)
         self.lifter.sizes.ran(node)
         if isinstance(node, ast.FunctionDef):
             self.lifter.functions.ran(node, scope[node.name])
-        if before is None or random.count == count:
+        if before is None or (failed is None and random.count == count):
             return True
-        if not any(self.lifter.objects.has_computed(value, count) for value in scope.values()):
+        computed = (self.lifter.objects.has_computed(v, count) for v in scope.values())
+        if failed is None and not any(computed):
             return True
         if not before.restore():
+            if failed is not None:
+                raise failed
             return True
         scope.clear()
         scope.update(known)
         random.forget(found, count)
-        self.lifter.runs.computed_at.pop()
+        if failed is None:
+            self.lifter.runs.computed_at.pop()
         del self.lifter.runs.read_at[reads:]
         return False
 
     def _is_apart(self, node: ast.stmt) -> bool:
         """True if a statement mentions nothing that the program uses, so that it changes none."""
         lifter, names = self.lifter, names_in(node)
-        stored = {n.id for n in ast.walk(node) if is_stored(n)}
+        stored = bound_by(node)
         if names & (lifter.computed | self.functions.functions.keys()) or stored & self.seen:
             return False
         mentioned = {name for statement in self.program.body for name in names_in(statement)}

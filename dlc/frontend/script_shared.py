@@ -60,6 +60,15 @@ class SharedContainers:
                 lifter.counted[name] = Binding(lifter.globals, name)
                 self._add(name, value)
 
+    def assigned_by(self, statement: ast.stmt) -> set[str]:
+        """The variables of the script that functions which a statement mentions assign."""
+        lifter = self.lifter
+        if not lifter.assigned_within:
+            return set()
+        named = (lifter.scope[n] for n in sorted(names_in(statement)) if n in lifter.scope)
+        found = {name for f in self._functions(named) for name in self._assigned_by(f)}
+        return {name for name in found - lifter.computed if name in lifter.scope}
+
     def _called(self, statement: ast.stmt) -> set[str]:
         """The variables of what is called, or passed, with something that the program computes."""
         found: set[str] = set()
@@ -133,8 +142,12 @@ class SharedContainers:
         if definition is not None:
             free = {*function.__code__.co_freevars}
             yield from (name for name in changed_around(definition) if name not in free)
-            declared = (n for n in ast.walk(definition) if isinstance(n, ast.Global))
-            yield from (name for node in declared for name in node.names)
+            yield from self._assigned_by(function)
+
+    def _assigned_by(self, function: FunctionType) -> Iterator[str]:
+        definition = self.lifter.functions.definition(function)
+        declared = ast.walk(definition) if definition is not None else ()
+        yield from (name for n in declared if isinstance(n, ast.Global) for name in n.names)
 
 
 def as_before(forward: Callable[..., Any], now: Callable[[], Iterable[Undo]]) -> Callable[..., Any]:

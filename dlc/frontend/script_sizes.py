@@ -14,7 +14,7 @@ import torch
 from dlc.frontend.names_read import names_in_code
 from dlc.frontend.parts import Part, names_in, place_at
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.variables import changed_by, is_stored, root_of
+from dlc.frontend.variables import bound_by, changed_by, root_of
 
 OF_SIZES = ("shape", "nbytes")
 """Attributes of tensors that sizes are read of."""
@@ -81,7 +81,7 @@ class ScriptSizes:
 
     def assigned(self, targets: Sequence[ast.expr], part: Part) -> None:
         """Notes what variables are given."""
-        for name in {n.id for t in targets for n in ast.walk(t) if is_stored(n)}:
+        for name in {name for target in targets for name in bound_by(target)}:
             self.builds.pop(name, None)
         if not part.sized:
             return
@@ -94,7 +94,7 @@ class ScriptSizes:
                     named = [(d, e.id) for d, e in enumerate(elts) if isinstance(e, ast.Name)]
                     self.builds |= {n: partial(_item, part, d) for d, n in named if d in dims}
                 case _:
-                    names = {root_of(target), *(n.id for n in ast.walk(target) if is_stored(n))}
+                    names = {root_of(target), *bound_by(target)}
                     self.builds |= {name: None for name in names if name is not None}
 
     def ran(self, node: ast.stmt) -> None:
@@ -104,7 +104,7 @@ class ScriptSizes:
                 self.builds[node.name] = None
         if names_in(node).isdisjoint(self.builds):
             return
-        changed = {n.id for n in ast.walk(node) if is_stored(n)}
+        changed = bound_by(node)
         changed |= {name for n in ast.walk(node) if (name := changed_by(n)) is not None}
         self.builds |= dict.fromkeys(changed)
 

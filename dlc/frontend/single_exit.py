@@ -7,8 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator
 
 from dlc.frontend.parts import assignment, load
-
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+from dlc.frontend.variables import SCOPES
 
 
 class ReturnsWithin(Exception):
@@ -36,7 +35,7 @@ def returns_in(body: Iterable[ast.AST]) -> Iterator[ast.Return]:
     for node in body:
         if isinstance(node, ast.Return):
             yield node
-        elif not isinstance(node, FUNCTIONS):
+        elif not isinstance(node, SCOPES):
             yield from returns_in(ast.iter_child_nodes(node))
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from dlc.frontend.dotted import is_users
 from dlc.frontend.foreign import is_own
 from dlc.frontend.script_objects import MAKING
-from dlc.frontend.variables import CHANGING, changed_at, is_stored, root_of
+from dlc.frontend.variables import CHANGING, bound_by, changed_at, is_stored, root_of
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Definition: TypeAlias = Function | ast.Assign
@@ -108,7 +108,7 @@ class Effects:
             match node:
                 case ast.Assign(targets=targets, value=value):
                     if is_lazy(value, makers):
-                        found |= {n.id for t in targets for n in ast.walk(t) if is_stored(n)}
+                        found |= {name for target in targets for name in bound_by(target)}
                 case ast.NamedExpr(target=target, value=value) if is_lazy(value, makers):
                     found.add(target.id)
         names = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name))

@@ -36,6 +36,12 @@ ITEMS = frozenset("values items keys get unbind split chunk".split())
 """Methods that give what is in an object."""
 
 
+SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+"""Definitions, whose variables are their own."""
+PATTERNS = ast.MatchAs | ast.MatchStar | ast.MatchMapping
+"""What else binds a variable, but for the error of an `except`, which is gone behind it."""
+
+
 def root_of(target: ast.AST) -> str | None:
     """The variable that an element, attribute or view by a method, however deep, belongs to."""
     while True:
@@ -187,9 +193,25 @@ def free_in(function: ast.AST) -> set[str]:
     return names_in(function) - bound
 
 
-def bound_by(target: ast.expr) -> set[str]:
-    """The variables that an assignment to a target binds."""
-    return {n.id for n in ast.walk(target) if is_stored(n)}
+def bound_by(node: ast.AST) -> set[str]:
+    """
+    The variables that a target, a statement or a definition binds where it stands, not those of
+    comprehensions and functions in it.
+    """
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            return {name}
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Lambda():
+            return set()
+        case ast.alias(name=name, asname=other):
+            return {other or name.partition(".")[0]}
+        case ast.comprehension(iter=over, ifs=tests):
+            return set().union(*map(bound_by, (over, *tests)))
+    own = getattr(node, "name", getattr(node, "rest", None))
+    found = {own} if isinstance(node, PATTERNS) and isinstance(own, str) else set[str]()
+    return found.union(*map(bound_by, ast.iter_child_nodes(node)))
 
 
 def is_stored(node: ast.AST) -> TypeGuard[ast.Name]:

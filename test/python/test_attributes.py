@@ -6,6 +6,7 @@ import enum
 import math
 import threading
 from collections.abc import Callable
+from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,7 +195,7 @@ def test_equal_values_of_two_kinds_are_two_constants(first: Any, second: Any) ->
     m.forward = lambda x: x if m.label is None else x + 1  # type: ignore[method-assign]
     f = dlc.compile(m, (X,), backend="host")
     for value, count in ((first, 1), (second, 2), (first, 2), (math.nan, 3), (-math.nan, 3)):
-        m.label = value
+        m.label = value  # pyright: ignore[reportAttributeAccessIssue]
         f(X)
         assert len(f.variants) == count
 
@@ -270,3 +271,30 @@ def test_numbers_inside_of_other_objects_are_frozen() -> None:
     assert torch.equal(compiled(X), X * 2 + 1)
     model.scale = 3.0
     assert torch.equal(compiled(X), X * 3 + 5)
+
+
+@lru_cache
+def table(n: int) -> torch.Tensor:
+    return torch.arange(n) * 0.5
+
+
+class Cached(nn.Module):
+    @lru_cache
+    def own(self, n: int) -> torch.Tensor:
+        return torch.arange(n) * 0.25
+
+    @cached_property
+    def pair(self) -> tuple[float, torch.Tensor]:
+        return 2.0, torch.ones(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale, shift = self.pair
+        return x * scale + shift + table(x.shape[0]) * self.own(x.shape[1])
+
+
+def test_caches_keep_nothing_of_a_trace() -> None:
+    module = Cached()
+    compiled = dlc.compile(module, (X,), backend="host")
+    for x in (X, X[:1]):
+        torch.testing.assert_close(compiled(x), module(x))
+    assert type(module.pair[1]) is type(table(3)) is type(module.own(3)) is torch.Tensor

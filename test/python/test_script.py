@@ -23,6 +23,24 @@ SCRIPTS = {
     "one line": ("x = torch.randn(4, 4); h = torch.relu(x @ x); r = h + 1; r", ["x"]),
     "a name": ("x = torch.randn(4, 4)\nr = torch.relu(x @ x)\nr", ["x"]),
     "an assignment": (f"{LINEAR}out = m(torch.randn(2, 4))\nr = out.sum()", ["input"]),
+    "printing in a loop": (
+        "x = torch.randn(3, 4)\nr = x.softmax(-1)\nfor i in range(3):\n"
+        "    print(i, [f'{v:.3f}' for v in r[i].tolist()])",
+        ["x"],
+    ),
+    "what a loop binds": (
+        "x = torch.randn(3, 4)\ny = x * 2\nfor k in range(2):\n    import math as m\n"
+        "    def act(t):\n        z = t * m.pi\n        return z + k\n"
+        "    match y.unbind():\n        case [first, *rest]:\n            y = act(y)\n"
+        "r = act(y) + first + rest[0]",
+        ["x"],
+    ),
+    "numbers of Python's": ("x = torch.tensor([1., 2.])\nr = torch.relu(x - 1.5)", ["x"]),
+    "numbers of NumPy's": (
+        "import numpy as np\na = np.ones((2, 4), np.float32)\nm = nn.Linear(4, 4)\n"
+        "def main():\n    x = torch.from_numpy(a)\n    return m(x) + torch.arange(4)\nr = main()",
+        ["x", "y"],
+    ),
     "main": (
         f"{LINEAR}if __name__ == '__main__':\n    x = torch.randn(2, 4)\n    r = m(x)\n"
         "    print(r.shape)",

@@ -76,6 +76,28 @@ COUNTED = {
     "set back": "n = 0\ndef f(x):\n    global n\n    n += 1\n    return x * n\n"
     f"{USED}y = f(f(y))\nn = 0\nr = f(y) + n\ncalls = n\nprint(calls)",
     "a new value": f"k = 2\ndef f(x):\n    return x * k\n{USED}k = 5\nr = f(y)",
+    "a variable of main": "def main():\n    global r\n    n, s = 0, torch.zeros(4)\n"
+    "    def add(t):\n        nonlocal n, s\n        s = s + t\n        n += 1\n"
+    "    x = torch.randn(4)\n    for k in range(3):\n        add(x * k)\n    r = s / n\nmain()",
+    "a variable of a function of main": "s = 1\ndef main(k):\n    def f():\n        s = k\n"
+    "        def g():\n            nonlocal s\n            s += 1\n            return s\n"
+    "        return g() * s\n    return torch.randn(4) * f() * s\nr = main(2) + main(1)",
+    "by functions in a loop": "s = torch.zeros(4)\nn = 0\ndef f(x):\n    global s, n\n"
+    "    s = x if n == 0 else s + x\n    n += 1\n    return s\nx = torch.randn(4)\n"
+    "for k in range(3):\n    y = f(x * k)\nr = y * n + s",
+    "in a context": "from contextlib import contextmanager\nd = {'k': 1.}\n@contextmanager\n"
+    "def scaled(k):\n    before = d['k']\n    d['k'] = k\n    try:\n        yield k + 1\n"
+    "    finally:\n        d['k'] = before\ndef f(x):\n    return x * d['k']\n"
+    "x = torch.randn(4)\nwith scaled(3.) as k:\n    y = f(x) * k\nwith scaled(2.):\n"
+    "    before = f(y)\nr = f(before) + y",
+    "the mode of a module in a context": "import contextlib\n@contextlib.contextmanager\n"
+    "def evaluating(m):\n    was = m.training\n    m.eval()\n    yield m\n    m.train(was)\n"
+    "m = nn.Sequential(nn.Linear(4, 4), nn.Dropout())\nx = torch.randn(2, 4)\n"
+    "with evaluating(m) as e:\n    y = e(x)\nr = y * m.training",
+    "a cache, and an object made on first use": "from functools import lru_cache\n@lru_cache\n"
+    "def table(n):\n    return torch.arange(n).float()\nclass M(nn.Module):\n    one = None\n"
+    "    def forward(self, x):\n        return x + table(x.shape[0])\ndef get():\n"
+    "    M.one = M.one or M()\n    return M.one\nx = torch.randn(4)\nr = get()(get()(x))",
     "more in a list": f"l = [1., 2.]\ndef f(x):\n    return x * sum(l)\n{USED}l.append(3.)\n"
     "r = f(y)",
 }
