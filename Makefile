@@ -54,7 +54,8 @@ prefix: $(STAMP)
 	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 --dist worksteal \
 		$(addprefix test/python/test_,\
 		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py smith.py \
-		random_schedules.py sized_kernels.py two_sizes.py wgmma_tiles.py)
+		random_schedules.py sized_kernels.py two_sizes.py wgmma_tiles.py factorizations.py \
+		tma_store.py)
 
 # Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
 fuzz: $(STAMP)

@@ -73,16 +73,18 @@ def longest_reduction(module: ModuleOp) -> int:
     )
 
 
-def interpreted(function: Callable[..., Any], args: list[torch.Tensor]) -> tuple[list[Any], int]:
-    """The results of a program in Tensor IR as decomposed, and after its last pass; and its longest
-    reduction."""
+def interpreted(
+    function: Callable[..., Any], args: list[torch.Tensor], *, at_end: bool = False
+) -> tuple[list[Any], int]:
+    """The results of a program in Tensor IR as decomposed (unless they are of the `at_end` alone),
+    and after its last pass; and its longest reduction."""
     program = import_program(function, args, whole=DECOMPOSITIONS)
     bound = program.bind(args)
     found: list[Any] = []
     for step in PASSES:
         step.apply(Context(), program.module)
         verify(program.module)
-        if step in (PASSES[0], PASSES[-1]):
+        if step is PASSES[-1] or (step is PASSES[0] and not at_end):
             results = interpreter.run(program.module, bound)
             found.append(program.unflatten(results, bound))
     return found, longest_reduction(program.module)
