@@ -10,11 +10,17 @@ from typing import Any
 from dlc_bench.records import markdown_table
 
 Row = dict[str, Any]
+TITLE = "Operators and fused programs at benchmark sizes"
 MOST = 2.0
 """Times the roofline that a program should not be over."""
 HEADER = ("program", "÷ roofline", "estimate", "roofline", "bytes ÷ compulsory", "launches",
           "kernels", "compiled in")  # fmt: skip
 REASONS = {
+    r"matmul(_add)?/(tl|qw)\.": "32 to 512 rows of few columns: K is split to fill the chip, and "
+    "the kernel that adds the parts takes 1.5 us; what comes first from memory, 0.6.",
+    r"(sdpa|naive_attn)/": "Powers of e, their sums and maxima, and reads of shared memory take as "
+    "long as the multiply-adds of 64 or 128 elements a key; 32 and 128 tokens leave SMs idle.",
+    r"(softmax|rmsnorm)/": "A launch and the way to memory and back are nearly all of 2 us.",
     r"convolution-chain/.*\.(16x3x64x224|8x3x16x32)": "Three channels are 27 or 81 multiply-adds a "
     "sum, less than the sum takes to be stored: the convolution is at memory's rate, and its sums "
     "are read again, which the roofline does not count. One kernel would have to hold whole "
@@ -55,13 +61,13 @@ REASONS = {
 SASS = ("instructions", "in the loop", "registers", "spills")
 
 
-def markdown(data: Row) -> str:
+def markdown(data: Row, title: str = TITLE, command: str = "bench/roofline.py") -> str:
     """Geometric means by family and target, and then a table for each target, worst first."""
     rows: Mapping[str, dict[str, Row]] = data["rows"]
     lines = [
-        "# Operators and fused programs at benchmark sizes",
+        f"# {title}",
         "",
-        f"`python bench/roofline.py`, {data['date']} on {data['machine']}: estimate ÷ roofline, "
+        f"`python {command}`, {data['date']} on {data['machine']}: estimate ÷ roofline, "
         "geometric means. Times are µs.",
         "",
         *_means(rows),

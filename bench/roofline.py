@@ -2,15 +2,16 @@
 How far from the roofline operators and fused programs are at benchmark sizes, by the estimate.
 
     python bench/roofline.py [--target sm_90 …] [--only REGEX] [-j 2] [--seconds 60] [--sass]
-                            [--output bench/results/kernels]
+                            [--cases] [--output bench/results/kernels]
 
 Every program of bench/kernel_programs.py is imported without data (on torch's meta device) and
 compiled to Loop IR with its schedules. Its estimate is the sum over its launches, as the table of
 `dlc compile --explain` has it. The roofline is the time of the compulsory bytes (inputs read and
 results written once) or of the multiply-adds at the chip's rates, whichever is more, and of one
-launch. With `--sass`, kernels are also compiled by nvcc and their instructions counted. Writes JSON
-and Markdown, worst first. A run that was cut off goes on where it was; a program is done again when
-its text, anything in dlc, or how it is measured has changed.
+launch. `--sass` has kernels compiled by nvcc, too, and their instructions counted; `--cases` takes
+the 84 cases of bench/cases.py instead, for bench/results/cases. Writes JSON and Markdown, worst
+first. A run that was cut off goes on where it was; a program is done again when its text, anything
+in dlc, or how it is measured has changed.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from kernel_programs import PROGRAMS, Program, select
+from cases import SUITE
+from kernel_programs import PROGRAMS, Program
 from kernel_rows import measure, start_worker
 from kernel_table import markdown
 from record import write
@@ -48,18 +51,24 @@ Row = dict[str, Any]
 class Record:
     """The JSON file: rows by target and program."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, programs: Sequence[Program]) -> None:
         self.path = path
         self.data: Row = json.loads(path.read_text()) if path.exists() else {}
         self.data |= where_and_when()
         self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
-        known = {program.name for program in PROGRAMS}
+        known = {program.name for program in programs}
         for rows in self.rows.values():
             for name in rows.keys() - known:
                 del rows[name]
 
     def save(self) -> None:
         write(self.path, self.data)
+
+
+def of_cases() -> list[Program]:
+    """The 84 cases as programs: a family is an operator."""
+    families = [(case, case.name.partition(".")) for case in SUITE]
+    return [Program(f"{kind}/{rest}", kind, case.text) for case, (kind, _, rest) in families]
 
 
 def run_target(
@@ -94,21 +103,26 @@ def main() -> None:
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="that a program may take")
     parser.add_argument("--sass", action="store_true", help="count instructions, with nvcc")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "kernels")
+    parser.add_argument("--cases", action="store_true", help="the 84 cases instead")
+    parser.add_argument("--output", type=Path, help="a path without its suffix")
     options = parser.parse_args()
     if unknown := [target for target in options.target if target not in TARGETS]:
         parser.error(f"expected targets of {', '.join(TARGETS)}, found {', '.join(unknown)}")
-    programs = select(options.only)
+    name, known = ("cases", of_cases()) if options.cases else ("kernel_programs", PROGRAMS)
+    programs = [p for p in known if options.only is None or re.search(options.only, p.name)]
     if not programs:
-        parser.error(f"no program matches {options.only}; bench/kernel_programs.py lists them")
-    record = Record(options.output.with_suffix(".json"))
+        parser.error(f"no program matches {options.only}; bench/{name}.py lists them")
+    results = ROOT / "bench" / "results" / ("cases" if options.cases else "kernels")
+    output: Path = options.output or results
+    record = Record(output.with_suffix(".json"), known)
     try:
         for target in options.target:
             run_target(target, programs, record, options)
     finally:
         record.save()
-        text = markdown(record.data)
-        options.output.with_suffix(".md").write_text(text)
+        about = ("The 84 cases", "bench/roofline.py --cases") if options.cases else ()
+        text = markdown(record.data, *about)
+        output.with_suffix(".md").write_text(text)
     print(text.partition("\n## ")[0])
 
 

@@ -207,7 +207,8 @@ class Candidate:
     def registers(self) -> int:
         """
         Registers of a thread: its sums, two points of K of all factors, addresses (nvcc 13.0 for
-        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; 142 to 150 of 8x8 of convolutions).
+        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; of convolutions 142 to 150 of 8x8, 186 to 201
+        of 16x8, 255 of those with strides).
         """
         p, (rows, columns) = self.problem, self.thread
         factors = rows * p.row_factors + columns * p.column_factors
@@ -233,7 +234,7 @@ class Candidate:
         """What so many blocks leave of a point."""
         p, groups = self.problem, self.blocks // self.splits
         points = p.batch * p.results
-        return Parts(splits, points, self.sums, groups, self.sums * self.thread_count)
+        return Parts(splits, points, self.sums, groups, self.sums * self.thread_count, p.sums)
 
     @cached
     def blocks(self) -> int:

@@ -337,7 +337,8 @@ class CascadeCandidate:
         p, values = self.problem, prod(self.block) * self.problem.results
         points = p.batch * p.rows * p.columns * p.results
         held = prod(self.thread) * p.results
-        return Parts(self.splits, points, held, self.blocks // self.splits, values)
+        groups = self.blocks // self.splits
+        return Parts(self.splits, points, held, groups, values, p.results)
 
     @cached
     def ending_seconds(self) -> float:

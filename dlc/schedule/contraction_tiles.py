@@ -106,13 +106,23 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
         return outer.hint(axis) / max(steps, default=1)
 
+    stores = [op for op in outer.body.block.ops if isinstance(op, loop.StoreOp)]
+
+    def merit(axis: BlockArgument) -> tuple[bool, bool, float]:
+        """
+        Whether a sector's neighbours along an axis are neighbours in memory, of operands and of
+        results, and how long it is.
+        """
+        lies = [run(axis) >= SECTOR and _is_contiguous(axis, ops) for ops in (chunked, stores)]
+        return lies[0], lies[1], run(axis)
+
     def best(axes: Sequence[SSAValue]) -> BlockArgument:
         """
-        Of several axes the longest of those along which memory is contiguous, if one has a sector,
-        else the longest of all; of several of one length the innermost.
+        Of several axes the longest of those along which operands are contiguous; if there is none,
+        of those along which results are, as of windows with strides, else of all; of several of one
+        length the innermost.
         """
-        inward = [a for a in outer.axes[::-1] if a in axes]
-        return max(inward, key=lambda a: (run(a) >= SECTOR and _is_contiguous(a, chunked), run(a)))
+        return max((a for a in outer.axes[::-1] if a in axes), key=merit)
 
     row, column = best(found.rows), best(found.columns)
 
@@ -318,9 +328,9 @@ def _registers_after(*, loaded: bool) -> float:
     return COMPUTED_AFTER + (LOADED_AFTER if loaded else 0)
 
 
-def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
-    """True if what is loaded has neighbours along an axis next to each other."""
-    return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in loads)
+def _is_contiguous(axis: BlockArgument, ops: Iterable[loop.LoadOp | loop.StoreOp]) -> bool:
+    """True if what is loaded or stored has neighbours along an axis next to each other."""
+    return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in ops)
 
 
 def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument]) -> int:

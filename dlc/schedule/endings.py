@@ -16,7 +16,7 @@ from math import ceil
 from typing import Literal
 
 from dlc.schedule.long_sums import LONG
-from dlc.target import BANK_BYTES, BANKS, MAX_CLUSTER, MAX_REGISTERS, Target
+from dlc.target import BANK_BYTES, BANKS, MAX_CLUSTER, MAX_REGISTERS, WARP, Target
 
 Ending = Literal["workspace", "last", "cluster"]
 """As `split-matmul-k` calls them."""
@@ -27,7 +27,7 @@ WORDS: dict[Ending, tuple[str, str]] = {
 }
 """How what follows the parts is called, and said of the parts."""
 IN_FLIGHT = 32
-"""Partial sums of a point that the kernel which combines them loads at once."""
+"""Partial sums of a point that a thread of the kernel which combines them loads at once."""
 HELD_WORDS = (MAX_REGISTERS + 1) // 2
 """Registers of a thread of the last block for what it folds and the parts that it loads at once:
 no more than a tile has that fills them."""
@@ -52,6 +52,14 @@ class Parts:
     """Those of blocks that share points."""
     group_words: int
     """Words of a block, those beyond the edge included."""
+    each: int = 1
+    """Words of a point."""
+
+    @property
+    def readers(self) -> int:
+        """Threads of the kernel that combines them which share a point: a warp if it is the only
+        one."""
+        return WARP if self.points == self.each else 1
 
     @property
     def bytes(self) -> int:
@@ -75,9 +83,9 @@ def parts_at_once(count: int, held: int) -> int:
 def combining_seconds(parts: Parts, target: Target) -> float:
     """
     Writing and reading the parts, and the kernel that combines them: its launch, its start, and a
-    wait for each more of as many at once as it has in flight.
+    wait for each more of as many at once as the threads of a point have in flight.
     """
-    waits = (ceil(parts.count / IN_FLIGHT) - 1) * target.latency_seconds
+    waits = (ceil(parts.count / (IN_FLIGHT * parts.readers)) - 1) * target.latency_seconds
     beside = target.launch_seconds + target.start_seconds + waits
     return beside + 2 * parts.bytes / _rate(parts.bytes, target)
 

@@ -347,7 +347,8 @@ def _split(splits: int, extents: list[int], *, ending: Ending, turns: bool) -> s
 
 
 def combining(splits: int, extents: list[int]) -> str:
-    """The schedule of a kernel that combines a split: a point's parts are in flight at once."""
+    """The schedule of a kernel that combines a split: a point's parts are in flight at once, of a
+    sole point in a warp (`Parts.readers`)."""
     if prod(extents) == 1:
         then = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
     else:

@@ -137,7 +137,7 @@ def row_plan(
         if split_axis(points, parts) == len(points) - 1:
             length = ceil(length / parts)
     words = sum(register_words(result.type) for result in reduces[0].results)
-    left = Parts(parts, row_count * words, words, ceil(row_count / rows), rows * words)
+    left = Parts(parts, row_count * words, words, ceil(row_count / rows), rows * words, words)
     return RowPlan(
         threads, rows, vector, parts, length, strided, left, fastest_ending(left, target)
     )

@@ -202,7 +202,7 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
         if threads in NARROW and columns > thread[1] * threads[1]:
             continue
         sums = prod(thread) * problem.sums
-        if sums > (MOST if problem.is_flat else MANY):
+        if sums > MOST:
             continue
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue

@@ -7,12 +7,17 @@ from itertools import product
 from math import inf
 
 import pytest
+import torch
+import torch.nn.functional as F
+from harness import parse
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.parser import Parser
 
+import dlc
 from dlc.analysis.loop.contraction import contractions
 from dlc.analysis.loop.loops import split_levels
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.candidate import OF_TILE, Candidate
@@ -185,6 +190,8 @@ def test_the_last_block_ends_splits_of_small_tiles(target: str) -> None:
     times = [last_block_seconds(parts(n, 16), chip) for n in (2, 4, 8, 16, 32)]
     assert times == sorted(times)
     assert combining_seconds(parts(4, 1), chip) > chip.launch_seconds
+    sole = [combining_seconds(Parts(n, 1, 1, 1, 1), chip) for n in (IN_FLIGHT, 32 * IN_FLIGHT)]
+    assert sole[1] - sole[0] < chip.latency_seconds, "a warp has all parts of a sole point at once"
     assert fastest_ending(parts(65, 1), chip) == "workspace", (
         "a thread would add more than 64 parts"
     )
@@ -206,6 +213,17 @@ def test_a_cluster_ends_splits_of_few_parts(target: str) -> None:
         assert faster < combining_seconds(parts(count), chip)
     assert "cluster" not in endings(9, chip)
     assert sum(chip.gpcs) == chip.sms
+
+
+def test_windows_with_strides_are_tiled_along_rows_of_results() -> None:
+    """Neighbours in memory are stored together, though none are loaded."""
+    with torch.device("meta"):
+        images, weights = torch.empty(64, 3, 64, 64), torch.empty(16, 3, 7, 7)
+    compiled = dlc.compile(lambda x, w: F.conv2d(x, w, stride=2), (images, weights))
+    found = map(tiled_contraction, kernels_in(parse(compiled.ir("loop")), KernelOp))
+    (tiled,) = filter(None, found)
+    assert tiled.row is tiled.outer.axes[-1]
+    assert tiled.problem.stored == (0, 1, 1)
 
 
 def test_clusters_find_their_sms_in_one_part_of_the_chip() -> None:

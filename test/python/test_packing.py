@@ -31,7 +31,7 @@ CONVOLUTIONS: tuple[tuple[str, Program, tuple[tuple[int, ...], ...]], ...] = (
     ("1d", lambda x, w: F.conv1d(x, w), ((2, 8, 37), (6, 8, 3))),
     ("2d", lambda x, w: F.conv2d(x, w, padding=1), ((1, 16, 5, 9), (7, 16, 3, 3))),
     ("3d", lambda x, w: F.conv3d(x, w, padding=1), ((1, 8, 2, 3, 9), (5, 8, 3, 3, 3))),
-    ("strided", lambda x, w: F.conv2d(x, w, stride=2), ((1, 16, 5, 17), (9, 16, 3, 2))),
+    ("strided", lambda x, w: F.conv2d(x, w, stride=2), ((1, 16, 5, 37), (9, 16, 3, 2))),
     ("dilated", lambda x, w: F.conv1d(x, w, dilation=3), ((2, 7, 29), (5, 7, 4))),
     ("grouped", lambda x, w: F.conv1d(x, w, groups=2), ((2, 16, 23), (6, 8, 3))),
     ("transposed", lambda x, w: F.conv_transpose1d(x, w), ((2, 8, 19), (8, 5, 3))),
