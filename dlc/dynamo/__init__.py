@@ -30,6 +30,7 @@ from dlc.dynamo.placeholders import (
     with_numbers,
 )
 from dlc.frontend.exclusive import outside_of_tracing
+from dlc.frontend.margins import margins_of_eager
 from dlc.frontend.written_views import ViewWriteError
 
 
@@ -100,7 +101,8 @@ def _differentiable(
         with outside_of_tracing():
             return make_boxed_func(compile_forward(traced, inputs, options))
 
-    return aot_autograd(fw_compiler=forward, bw_compiler=_eager)(graph, inputs)
+    with margins_of_eager():
+        return aot_autograd(fw_compiler=forward, bw_compiler=_eager)(graph, inputs)
 
 
 def compile_forward(

@@ -31,6 +31,7 @@ from dlc.frontend.filled_views import keep_layouts
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
+from dlc.frontend.margins import margins_of_eager
 from dlc.frontend.overlapping import OVERLAPPING
 from dlc.frontend.recurrent_layers import RECURRENT
 from dlc.frontend.resampling import RESAMPLING
@@ -50,7 +51,7 @@ def take_apart(
     take_attention_apart(exported.graph_module)
     make_operands_distinct(exported.graph_module)
     keep_layouts(exported.graph)
-    with _kept_whole(exported, whole):
+    with margins_of_eager(), _kept_whole(exported, whole):
         before = _result_types(exported)
         exported = exported.run_decompositions(decompositions(whole))
         _check_results(before, _result_types(exported))

@@ -314,10 +314,10 @@ op("combinations", lambda x: [torch.combinations(x[:n], r, again)
    normal(5))  # fmt: skip
 op("ctc_loss", lambda x, y, n, m: (
     F.ctc_loss(x.log_softmax(-1), y, n, m, reduction="none"),
-    F.ctc_loss(x.log_softmax(-1), y[:, :3], (7, 5, 6), (1, 3, 0), blank=2),
+    F.ctc_loss(x.log_softmax(-1), y[:, :3], (7, 5, 6), (1, 3, 0), blank=2),  # pyright: ignore
     F.ctc_loss(x.log_softmax(-1), y.flatten()[:9], n, m, blank=4, reduction="sum"),
     F.ctc_loss(x[:, 0].log_softmax(-1), y[0, :2], n[0], m[0]),
-    F.ctc_loss(x[:2].log_softmax(-1), y, (2, 2, 2), (1, 4, 2), zero_infinity=True)),
+    F.ctc_loss(x[:2].log_softmax(-1), y, (2, 2, 2), (1, 4, 2), zero_infinity=True)),  # pyright: ignore
    normal(7, 3, 5), torch.tensor([[1, 1, 3, 3], [3, 1, 1, 3], [1, 3, 3, 1]]),
    torch.tensor([7, 6, 5]), torch.tensor([2, 4, 3]))  # fmt: skip
 op("resize", lambda x: (x.clone().resize_(2, 3), x.clone().resize_as_(x[0])), normal(5, 3))
@@ -394,6 +394,13 @@ op("antialiased bytes", lambda x: F.interpolate(x, (3, 9), mode="bilinear", anti
 op("margins", lambda x, y, s: [F.margin_ranking_loss(x, y, s.sign(), 0.5, reduction=r)
                               for r in ("none", "mean", "sum")],
    normal(3, 4), normal(3, 4), normal(3, 4))  # fmt: skip
+op("margins of some classes", lambda x, y, w: (
+    [F.multilabel_margin_loss(x, y, reduction=r) for r in ("none", "mean", "sum")],
+    F.multilabel_margin_loss(x[3], y[3]), F.multi_margin_loss(x, y[:, 0].relu(), 2, 0.5, w),
+    F.multi_margin_loss(x[0], y[0, :1], reduction="none")),
+   normal(4, 5), torch.tensor(
+       [[3, 1, -1, 1, 0], [0, 1, 2, 3, 4], [-1, 0, 2, 1, 1], [2, 2, -1, -1, 4]]),
+   normal(5).abs())  # fmt: skip
 op("resized bytes", lambda x: [(F.interpolate(x, (3, 9), mode=m, align_corners=True),
                                 F.interpolate(x, scale_factor=(1.7, 0.6), mode=m),
                                 F.interpolate(x, scale_factor=(1.1, 1.4), mode=m))
@@ -406,7 +413,7 @@ op("rounded to a scale", lambda x, s, z: (
     torch.fake_quantize_per_tensor_affine(x, 0.125, 10, 0, 255),
     torch.fake_quantize_per_channel_affine(x.float(), s.float(), z, 1, -128, 127)),
    normal(3, 5), normal(5).exp(), integers(-5, 5, 5, dtype=torch.int32))  # fmt: skip
-op("bytes multiplied", torch._int_mm, integers(-128, 127, 32, 64, dtype=torch.int8),
+op("bytes multiplied", torch._int_mm, integers(-128, 127, 32, 64, dtype=torch.int8),  # pyright: ignore
    integers(-128, 127, 64, 16, dtype=torch.int8))  # fmt: skip
 op("chunked loss", lambda x, w, y: F.linear_cross_entropy(x, w, y), normal(6, 5), normal(4, 5),
    integers(0, 4, 6))  # fmt: skip
