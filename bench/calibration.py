@@ -179,7 +179,10 @@ def tiling_of(tiled: Tiled, schedule: str, target: Target) -> Candidate | None:
     rest = int(found["bk"]), depth, int(found.get("splits", 1)), found.get("combine", "workspace")
     problem, mma = tiled.problem, found.get("mma", "")
     if not mma:
-        return Candidate(problem, target, thread, threads, *rest)
+        side = problem.stored[0]
+        own = (tiled.row, tiled.column)[side].index - first
+        lone = side if sizes[own] == counts[own] and thread[side] > 1 else None
+        return Candidate(problem, target, thread, threads, *rest, lone=lone)
     if mma.startswith("m64"):
         return WarpgroupCandidate(
             problem, target, thread, threads, *rest, producer="producer" in schedule

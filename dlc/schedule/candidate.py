@@ -88,6 +88,9 @@ class Candidate:
     splits: int
     ending: Ending = "workspace"
     """What folds the parts of sums that blocks share."""
+    lone: int | None = None
+    """The side, rows or columns, on which a thread has all its points beside, so that neighbours
+    are neighbouring threads'; on the other, and on both if None, it has strips, read at once."""
 
     depths: ClassVar[tuple[int, ...]] = (3, 2)
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
@@ -207,8 +210,8 @@ class Candidate:
     def registers(self) -> int:
         """
         Registers of a thread: its sums, two points of K of all factors, addresses (nvcc 13.0 for
-        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; of convolutions 142 to 150 of 8x8, 186 to 201
-        of 16x8, 255 of those with strides).
+        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; of convolutions 142 to 150 of 8x8, 186 to 255
+        of 16x8).
         """
         p, (rows, columns) = self.problem, self.thread
         factors = rows * p.row_factors + columns * p.column_factors
@@ -239,12 +242,8 @@ class Candidate:
     @cached
     def blocks(self) -> int:
         p = self.problem
-        tiles = prod(
-            ceil(extent / along) * ceil(other / beside)
-            for extent, other, (along, beside) in zip(
-                (p.rows, p.columns), p.beside, self.spread, strict=True
-            )
-        )
+        sides = zip((p.rows, p.columns), p.beside, self.spread, strict=True)
+        tiles = prod(ceil(n / a) * ceil(other / b) for n, other, (a, b) in sides)
         return p.batch * tiles * self.splits
 
     @cached
@@ -253,9 +252,10 @@ class Candidate:
         The rows of a block along their axis and along the one beside it, and its columns, so that
         the fewest lie beyond; at least as many along an axis as are read from memory at once.
         """
-        p, (rows, columns), (r, c) = self.problem, self.block, self.least_along
-        along_rows = spread_over(rows, p.rows, p.beside[0], r)
-        return along_rows, spread_over(columns, p.columns, p.beside[1], c)
+        p, block, least = self.problem, self.block, self.least_along
+        held = [n if side == self.lone else 1 for side, n in enumerate(self.thread)]
+        along_rows = spread_over(block[0], p.rows, p.beside[0], least[0], held[0])
+        return along_rows, spread_over(block[1], p.columns, p.beside[1], least[1], held[1])
 
     @property
     def least_along(self) -> tuple[int, int]:
@@ -266,10 +266,7 @@ class Candidate:
     @property
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of a thread's rows those along their axis and along the one beside it; its columns."""
-        (rows, columns), (of_rows, of_columns) = self.thread, self.spread
-        r = grain.held_over(rows, *of_rows, VECTOR)
-        c = grain.held_over(columns, *of_columns, VECTOR)
-        return (r, rows // r), (c, columns // c)
+        return grain.points_held(self.thread, self.spread, self.lone, VECTOR)
 
     @cached
     def resident(self) -> int:
@@ -282,12 +279,15 @@ class Candidate:
         """Blocks that run at the same time because they read each other's shared memory."""
         return self.splits if self.ending == "cluster" else 1
 
+    @property
+    def reads(self) -> tuple[int, int]:
+        """Shared loads of a thread for four points of K, of rows and of columns."""
+        return grain.reads(self.problem, self.thread, self.lone, VECTOR)
+
     @cached
     def step(self) -> tuple[int, int]:
         """Multiply-adds and shared loads that a thread issues for four points of K."""
-        p, (rows, columns) = self.problem, self.thread
-        loads = rows * p.row_factors + ceil(columns / VECTOR) * VECTOR * p.column_factors
-        return VECTOR * rows * columns * p.sums, loads
+        return VECTOR * self.sums, sum(self.reads)
 
     @cached
     def beside(self) -> float:
@@ -339,10 +339,10 @@ class Candidate:
         Clocks for one chunk of one block of the units that each scheduler of an SM has, and of
         those that all share, if nothing is waited for: shared memory, which looks up lines, too.
         """
-        t, (ffma, loads) = self.target, self.step
+        t, (ffma, loads), (of_rows, of_columns) = self.target, self.step, self.reads
         of_row = SHARED_WAVEFRONTS if self.threads[1] > 1 else WAVEFRONTS
-        of_rows = self.thread[0] * self.problem.row_factors
-        wavefronts = of_row * of_rows + WAVEFRONTS * (loads - of_rows)
+        wavefronts = (1 if self.lone == 0 else of_row) * of_rows
+        wavefronts += (1 if self.lone == 1 else WAVEFRONTS) * of_columns
         issue = (ffma + loads) * t.warp / t.issue_lanes
         steps, warps = self.points / VECTOR, self.thread_count / t.warp
         longest = max(ffma * t.warp / t.fp32_lanes, issue)
@@ -490,6 +490,7 @@ class Candidate:
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         split += WORDS[self.ending][1]
+        split += "" if self.lone is None else ", stored side by side"
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.block_threads} threads, chunks of {self.chunk}"

@@ -129,11 +129,13 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     def other(axes: Sequence[SSAValue], tiled: BlockArgument) -> BlockArgument | None:
         """
         The longest of the other axes of an operand, the innermost of several: of a convolution's,
-        and where the one that is tiled does not fill blocks.
+        and where the one that is tiled does not fill blocks, or is stored apart.
         """
         inward = [a for a in outer.axes[::-1] if a in axes and a is not tiled]
         dealt = ceil(outer.hint(tiled) / RUN) * RUN
         spreads = len(reduce.axes) > 1 or outer.hint(tiled) < (1 - IDLE) * dealt
+        side, step, _ = _stored(outer, (row, column))
+        spreads |= tiled is (row, column)[side] and 1 < step < SECTOR
         return max(inward, key=outer.hint) if inward and spreads else None
 
     beside = other(found.rows, row), other(found.columns, column)

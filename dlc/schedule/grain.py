@@ -5,7 +5,7 @@ neighbouring threads lie in sectors of their own.
 
 from __future__ import annotations
 
-from math import gcd
+from math import ceil, gcd
 
 from dlc.schedule.problem import Problem
 from dlc.target import LINE_BYTES, SECTOR_BYTES, Target
@@ -31,6 +31,28 @@ def held_over(points: int, along: int, beside: int, strip: int) -> int:
     return strip if fits else min(points, along)
 
 
+def points_held(
+    thread: Pair, spread: tuple[Pair, Pair], lone: int | None, strip: int
+) -> tuple[Pair, Pair]:
+    """
+    Of a thread's rows and columns those along their axis and along the one beside it: strips, if
+    they fit, but all beside on the side that is `lone`.
+    """
+    strips = [1 if side == lone else strip for side in (0, 1)]
+    rows, columns = (held_over(n, *s, w) for n, s, w in zip(thread, spread, strips, strict=True))
+    return (rows, thread[0] // rows), (columns, thread[1] // columns)
+
+
+def reads(problem: Problem, thread: Pair, lone: int | None, strip: int) -> Pair:
+    """
+    Loads from shared memory of a thread's rows and columns for as many points of K as a strip has:
+    of strips, but of elements on the side that is `lone`.
+    """
+    rows, columns = thread[0], ceil(thread[1] / strip) * strip
+    each = [strip if side == lone else 1 for side in (0, 1)]
+    return each[0] * rows * problem.row_factors, each[1] * columns * problem.column_factors
+
+
 def fetched_elements(problem: Problem, block: Pair, spread: tuple[Pair, Pair]) -> float:
     """Elements of the sectors of the operands for a point of K; runs begin anywhere in a sector."""
     p, (rows, columns), ((along, _), (beside, _)) = problem, block, spread
@@ -54,7 +76,7 @@ def stored_seconds(
     side, step, width = problem.stored
     points, own = spread[side][0], held[side][0]
     sector, strip = SECTOR_BYTES // problem.bytes_, next((n for n in STRIPS if own % n == 0), own)
-    lanes = max(min(points // own, sector // (strip * step)), 1)
+    lanes = max(min(points // own, sector / (strip * step)), 1)
     parts = sector / min(gcd(width, strip) * lanes, sector)
     again = problem.batch * problem.results * problem.bytes_ * (parts - 1)
     return target.stored_rate * again / target.l2_bandwidth

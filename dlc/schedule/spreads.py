@@ -8,12 +8,15 @@ SPREADS = (1, 2, 4, 8, 16, 32)
 """Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
 
 
-def spread_over(points: int, extent: int, beside: int, least: int) -> tuple[int, int]:
-    """A block's points along an axis, so many at least, and along one beside it, so that the fewest
-    lie beyond."""
+def spread_over(
+    points: int, extent: int, beside: int, least: int, multiple: int = 1
+) -> tuple[int, int]:
+    """A block's points along an axis, so many at least, and along one beside it, a multiple, so
+    that the fewest lie beyond."""
     if beside == 1:
         return points, 1
-    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= least]
+    counts = [n for n in SPREADS if points % n == 0 and n % multiple == 0]
+    ways = [(points // n, n) for n in counts if points // n >= least]
     return min(
         ways or [(points, 1)],
         key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),

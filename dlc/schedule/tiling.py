@@ -6,6 +6,7 @@ The tilings of a contraction that are tried, and the fastest of them by the esti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product, takewhile
@@ -206,7 +207,13 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
             continue
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue
-        yield Candidate(problem, target, thread, threads, chunk, 2, 1)
+        tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
+        yield tile
+        side = problem.stored[0]
+        if tile.stored_seconds and problem.beside[side] > 1 and thread[side] > 1:
+            lone = replace(tile, lone=side)
+            if lone.points_held[side][0] == 1:
+                yield lone
 
 
 def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:

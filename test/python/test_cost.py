@@ -145,6 +145,7 @@ def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
         Problem(4, 32, 128, 2048, row_operands=2, row_factors=2, sums=2),
         Problem(32, 128, 64, 128, row_work=15),
         Problem(1, 5, 7, 3),
+        Problem(2, 40, 16, 32, beside=(8, 1), taps=3, stored=(0, 2, 1)),
         Problem(1, 40, 2048, 512, bytes_=2, tensor=TensorProduct("bf16")),
         Problem(2, 128, 96, 64, bytes_=2, sums=2, tensor=TensorProduct("f16", 15, row_runs=False)),
     ],
@@ -165,6 +166,16 @@ def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
     for name in OF_TILE & vars(best).keys():
         assert vars(best)[name] == getattr(replace(best), name)
     assert len({(c.block, c.splits) for c in (best, *others)}) == SHAPES
+
+
+def test_neighbouring_threads_store_what_is_no_run() -> None:
+    """A thread of four neighbours would store parts of as many sectors."""
+    for stored, parts in ((0, 2, 1), 1), ((0, 1, 1), 0):
+        best = candidates(Problem(1, 4096, 64, 64, (32, 1), 3, stored=stored), H100)[0]
+        assert best.points_held[0] == (1, best.thread[0])
+        once = 4 * best.problem.results * H100.stored_rate / H100.l2_bandwidth
+        assert best.stored_seconds == pytest.approx(parts * once)
+        assert replace(best, lone=None).seconds > best.seconds
 
 
 def test_long_sums_of_few_products_fill_the_chip() -> None:

@@ -38,7 +38,7 @@ CONVOLUTIONS: tuple[tuple[str, Program, tuple[tuple[int, ...], ...]], ...] = (
     (
         "transposed, strided",
         lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1),
-        ((2, 8, 19), (8, 5, 5)),
+        ((16, 8, 40), (8, 16, 5)),
     ),
     (
         "transposed, of volumes",
