@@ -67,7 +67,7 @@ from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
 from dlc.dialects.kernel_clusters import ClusterBarrierOp, MapClusterOp
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
-from dlc.dialects.kernel_grids import GridReleaseOp, GridWaitOp
+from dlc.dialects.kernel_grids import GridReleaseOp, GridWaitOp, PrefetchOp
 from dlc.dialects.kernel_mbarriers import (
     AllocMbarriersOp,
     FenceMbarrierInitOp,
@@ -426,6 +426,7 @@ Kernel = Dialect(
         SetMaxRegistersOp,
         GridWaitOp,
         GridReleaseOp,
+        PrefetchOp,
         MmaOp,
         LdmatrixOp,
         StmatrixOp,

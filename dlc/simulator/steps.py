@@ -29,6 +29,7 @@ _NO_STEPS = (
     kernel.AllocMbarriersOp,
     kernel.GridWaitOp,  # launches run one after another
     kernel.GridReleaseOp,
+    kernel.PrefetchOp,  # changes nothing that a thread sees
 )
 """Operations that do nothing when they are reached."""
 

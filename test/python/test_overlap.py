@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,19 @@ def test_results_are_the_same(name: str, tmp_path: Path) -> None:
     given = [a.clone() for a in args]
     assert torch.equal(g(*given), wanted)
     g.check()
+
+
+def test_what_nothing_writes_is_asked_for_early() -> None:
+    """Where it is read does not depend on data, and no launch of the program stores to it."""
+
+    def program(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return (x @ w).sin() @ w + t[i]
+
+    given = X.clone(), W, torch.tensor([3] * 40), torch.randn(50, 64)
+    module = overlapped(dlc.compile(program, given, "sm_90", "host"))
+    asked = set(re.findall(r"kernel\.prefetch (%\w+) bytes", str(module)))
+    assert asked == {"%w", "%i"}
 
 
 @needs_tools

@@ -67,6 +67,7 @@ USES = {
     "fence_proxy_async": "fence_proxy_async();",
     "grid_wait": "grid_wait();",
     "grid_release": "grid_release();",
+    "prefetch_share": "prefetch_share<4096, 3, 256>(f);",
     "tensor_map": "",
     "tma_load_1d": "tma_load_1d(s, &map, &bar, t);",
     "tma_load_2d": "tma_load_2d(s, &map, &bar, t, 1);",

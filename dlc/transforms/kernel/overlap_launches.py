@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.kernel.early_inputs import kept_inputs, read_in_order
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import touches_arguments, waits_for_grids
 from dlc.dialects.kernel_op import kernels_in
 from dlc.remarks import remark
-from dlc.target import target_of
+from dlc.schedule.ahead import bytes_ahead
+from dlc.target import Target, target_of
 
 
 @dataclass(frozen=True)
@@ -21,24 +25,28 @@ class OverlapLaunchesPass(ModulePass):
     """
     Kernels begin before the ones ahead of them end: each waits for those where it first touches
     memory that it is given, and lets the next one begin then (programmatic dependent launch).
+    Before it waits, each block asks for its share of what no launch of the program writes, and
+    what is read at places that no data tells: the weights of a model.
 
     *Legal when* the chip has `griddepcontrol`. What a kernel does before it has waited concerns
     itself alone, and what it waits for has waited as well, so that all that was launched before has
-    ended.
-    *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes. Loads
-    do without the read-only cache, which is not kept up to date between kernels that overlap. By
-    default, launches follow each other until it has been measured which weighs more.
+    ended. What is asked for into the L2 cache changes nothing, whoever writes it.
+    *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes, and
+    memory goes on to be read. Loads do without the read-only cache, which is not kept up to date
+    between kernels that overlap. By default, launches follow each other until it has been measured
+    which weighs more.
 
     ```
-    kernel.func @scale(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+    kernel.func @scale(%x: memref<64xf32>, %w: memref<64xf32>) -> (%y: memref<64xf32>) … {
       %tid = kernel.thread_id
       %v = kernel.load %x[…]
       …
     ```
     becomes
     ```
-    kernel.func @scale(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+    kernel.func @scale(%x: memref<64xf32>, %w: memref<64xf32>) -> (%y: memref<64xf32>) … {
       %tid = kernel.thread_id
+      kernel.prefetch %w bytes 256 : memref<64xf32>
       kernel.grid_wait
       kernel.grid_release
       %v = kernel.load %x[…]
@@ -50,16 +58,22 @@ class OverlapLaunchesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)
+        kept = kept_inputs(op)
         for func in kernels_in(op, kernel.FuncOp):
             if not target.has("griddepcontrol"):
                 remark(self.name, func.name_, target.lacking("griddepcontrol"))
             elif not waits_for_grids(func):
-                _wait(func)
+                asked = [func.input_refs[n] for n in kept.get(func.name_, [])]
+                _wait(func, [ref for ref in asked if read_in_order(ref)], target)
 
 
-def _wait(func: kernel.FuncOp) -> None:
-    """Inserts the two where a kernel first touches what it is given, or else at its end."""
+def _wait(func: kernel.FuncOp, asked: Sequence[SSAValue], target: Target) -> None:
+    """
+    Inserts the two where a kernel first touches what it is given, or else at its end; ahead of them
+    what asks for inputs.
+    """
     block = func.body.block
     first = next((op for op in block.ops if touches_arguments(op, func)), None)
     place = InsertPoint.at_end(block) if first is None else InsertPoint.before(first)
-    Rewriter.insert_op([kernel.GridWaitOp(), kernel.GridReleaseOp()], place)
+    early = [kernel.PrefetchOp(r, bytes_ahead(func, r, asked, target)) for r in asked]
+    Rewriter.insert_op([*early, kernel.GridWaitOp(), kernel.GridReleaseOp()], place)

@@ -10,6 +10,7 @@
 // CHECK-LABEL: kernel.func @reversed(
 // CHECK: kernel.store %0, %s[%t]
 // CHECK-NEXT: kernel.barrier
+// CHECK-NEXT: kernel.prefetch %x bytes 256 : memref<256xf32>
 // CHECK-NEXT: kernel.grid_wait
 // CHECK-NEXT: kernel.grid_release
 // CHECK-NEXT: scf.for
@@ -17,6 +18,7 @@
 // What others store is not loaded before it has waited: nvcc is not told that nobody stores it.
 // CUDA-LABEL: reversed(const float* x, float* __restrict__ y) {
 // CUDA: __syncthreads();
+// CUDA-NEXT: prefetch_share<1024, 4, 256>(x);
 // CUDA-NEXT: grid_wait();
 // CUDA-NEXT: grid_release();
 module attributes {dlc.target = "sm_90"} {

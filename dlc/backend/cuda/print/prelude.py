@@ -15,6 +15,7 @@ from dlc.backend.cuda.print.prelude_mma import MMA_FUNCTIONS
 from dlc.backend.cuda.print.prelude_series import SERIES_FUNCTIONS
 from dlc.backend.cuda.print.prelude_tma import MBARRIER_FUNCTIONS, TMA_FUNCTIONS
 from dlc.backend.cuda.print.prelude_wgmma import WGMMA_FUNCTIONS
+from dlc.target import LINE_BYTES
 
 
 def _vector_access(width: int) -> list[Function]:
@@ -267,6 +268,24 @@ _FUNCTIONS = [
         'asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
         "// when this one has ended",
         min_arch=90,
+    ),
+    Function(
+        "prefetch_share",
+        "Asks for the first AHEAD bytes of this block's share of so many into the L2 cache\n"
+        "// (PTX ISA: prefetch).",
+        "template <long long BYTES, int BLOCKS, int AHEAD>\n"
+        f"{INLINE} void prefetch_share(const void* begin)",
+        f"constexpr long long lines = (BYTES + {LINE_BYTES - 1}) / {LINE_BYTES};\n"
+        "constexpr long long share = (lines + BLOCKS - 1) / BLOCKS;\n"
+        f"constexpr long long asked = AHEAD / {LINE_BYTES};\n"
+        "const long long first = blockIdx.x * share;\n"
+        "const long long end = min(first + (asked < share ? asked : share), lines);\n"
+        "for (long long line = first + threadIdx.x; line < end; line += blockDim.x) {\n"
+        f"  const char* address = static_cast<const char*>(begin) + line * {LINE_BYTES};\n"
+        '  asm volatile("prefetch.global.L2 [%0];"\n'
+        '               :: "l"(__cvta_generic_to_global(address)) : "memory");\n'
+        "}",
+        "(void)begin;  // nothing is computed",
     ),
     *TMA_FUNCTIONS,
     *MMA_FUNCTIONS,

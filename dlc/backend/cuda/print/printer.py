@@ -54,9 +54,11 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_multicast import is_arrived_at
 from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.dialects.kernel_tma import TmaLoadOpBase
+from dlc.dialects.layouts import span_bytes
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.garbage import rarely_collected
 from dlc.ir.expr import constant_of
@@ -365,6 +367,8 @@ class _KernelPrinter(Accesses):
                 self.tma_store(op)
             case kernel.CpAsyncOp():
                 self.cp_async(op)
+            case kernel.PrefetchOp():
+                self._prefetch(op)
             case kernel.AtomicAddOp():
                 self.atomic_add(op)
             case kernel.LastBlockOp():
@@ -418,6 +422,12 @@ class _KernelPrinter(Accesses):
         helper = mma_name(op.shape, op.result.type)
         self.helpers.add(helper)
         self.define(op, call(helper, *(self.text[value] for value in op.operands)))
+
+    def _prefetch(self, op: kernel.PrefetchOp) -> None:
+        self.helpers.add("prefetch_share")
+        size = span_bytes(memref_of(op.ref))
+        arguments = f"{size}, {self.func.grid_size}, {op.bytes.value.data}"
+        self.line(f"prefetch_share<{arguments}>({self.text[op.ref].text});")
 
     def _synchronize(self, op: Operation) -> None:
         if isinstance(op, kernel.WaitOp):

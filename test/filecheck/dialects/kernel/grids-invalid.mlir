@@ -56,3 +56,21 @@ module attributes {dlc.target = "sm_80"} {
     kernel.grid_wait
   }
 }
+
+// -----
+
+// CHECK: expected a multiple of 128 bytes, found 100
+module attributes {dlc.target = "sm_90"} {
+  kernel.func @lines(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 1 block 32 {
+    kernel.prefetch %x bytes 100 : memref<32xf32>
+  }
+}
+
+// -----
+
+// CHECK: expected an input of the kernel
+module attributes {dlc.target = "sm_90"} {
+  kernel.func @output() -> (%y: memref<32xf32>) grid 1 block 32 {
+    kernel.prefetch %y bytes 128 : memref<32xf32>
+  }
+}
