@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from tensor_cores import HOPPER, RUNGS, SIZE, linear
 
-from dlc.schedule.heuristics import combining
+from dlc.schedule.part_folds import combining
+from dlc.target import get_target
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -166,7 +167,7 @@ def _parts() -> Iterator[Program]:
     ):  # fmt: skip
         rows, columns, k = size
         for combine in ("", " combine=last", " combine=cluster"):
-            how = combine or f' then="{combining(splits, [rows, columns])}"'
+            how = combine or f' then="{combining(splits, [rows, columns], get_target("sm_90"))}"'
             split = f",split-matmul-k{{splits={splits}{how}}},blockify"
             schedule = _TILES.format(
                 bk=16, block=block, thread=thread, group="", points=points, depth=3,

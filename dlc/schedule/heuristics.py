@@ -23,10 +23,11 @@ from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates, ranked_cascades
 from dlc.schedule.cascade_tiles import CascadeCandidate, cascade_steps
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
-from dlc.schedule.endings import IN_FLIGHT, Ending
+from dlc.schedule.endings import Ending
 from dlc.schedule.estimate import fastest_form
 from dlc.schedule.likely_sizes import problems_around, steadiest
 from dlc.schedule.long_sums import accumulators, long_sums
+from dlc.schedule.part_folds import combining
 from dlc.schedule.points import other_neighbours, pointwise, transposing
 from dlc.schedule.problem import Problem
 from dlc.schedule.rows import (
@@ -42,7 +43,7 @@ from dlc.schedule.rows import (
 from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
-from dlc.target import STATIC_SHARED_LIMIT, WARP, Target
+from dlc.target import STATIC_SHARED_LIMIT, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
@@ -151,7 +152,14 @@ def _cascade(cascade: TiledCascade, best: CascadeCandidate, along_size: bool) ->
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
     turns = along_size or cascade.problem.ends_early
-    split = _split(best.splits, extents, ending=best.ending, turns=turns)
+    split = _split(
+        best.splits,
+        extents,
+        best.target,
+        ending=best.ending,
+        turns=turns,
+        results=cascade.problem.results,
+    )
     return cascade_steps(cascade, best, split)
 
 
@@ -205,7 +213,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, extents, ending=best.ending, turns=along_size))
+        steps.append(_split(best.splits, extents, target, ending=best.ending, turns=along_size))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
@@ -287,7 +295,7 @@ def _cooperative(
         return pointwise(extents, True, apart=[*accumulators(lengths), *unroll])
     steps = ["tileify"]
     if plan.parts > 1:
-        steps.append(_split(plan.parts, extents, ending=plan.ending, turns=along_size))
+        steps.append(_split(plan.parts, extents, target, ending=plan.ending, turns=along_size))
         every, lengths = (
             [_split_lengths(one, plan.parts) for one in of_reduces]
             for of_reduces in (every, lengths)
@@ -335,7 +343,15 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
     return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
 
 
-def _split(splits: int, extents: list[int], *, ending: Ending, turns: bool) -> str:
+def _split(
+    splits: int,
+    extents: list[int],
+    target: Target,
+    *,
+    ending: Ending,
+    turns: bool,
+    results: int = 1,
+) -> str:
     """
     A split, of runs or in turns, that its blocks end, or a combining kernel with its default
     schedule.
@@ -343,14 +359,5 @@ def _split(splits: int, extents: list[int], *, ending: Ending, turns: bool) -> s
     deal = " deal=turns" if turns else ""
     if ending != "workspace":
         return f"split-matmul-k{{splits={splits} combine={ending}{deal}}}"
-    return f'split-matmul-k{{splits={splits}{deal} then="{combining(splits, extents)}"}}'
-
-
-def combining(splits: int, extents: list[int]) -> str:
-    """The schedule of a kernel that combines a split: a point's parts are in flight at once, of a
-    sole point in a warp (`Parts.readers`)."""
-    if prod(extents) == 1:
-        then = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
-    else:
-        then = pointwise(extents, False, apart=accumulators([[splits]]))
-    return f"{then},mark-unroll{{limit={IN_FLIGHT}}}"
+    then = combining(splits, extents, target, results)
+    return f'split-matmul-k{{splits={splits}{deal} then="{then}"}}'

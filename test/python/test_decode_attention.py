@@ -30,6 +30,11 @@ STEPS = (
 )
 
 
+SHARING = "tileify,cooperative-reduce{threads=4 rows=8 vector=1 order=rows}"
+BY_SEVERAL = tuple(step.replace(THEN, SHARING) for step in STEPS)
+"""The same whose threads share the parts of a point."""
+
+
 def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Several heads of queries for each of keys."""
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
@@ -61,19 +66,21 @@ def test_the_last_block_folds_the_parts(name: str, rows: int, keys: int, tmp_pat
     tiled(PROGRAMS[name], LAST, tmp_path / "last.mlir", *draw(rows, keys, 8, 8))
 
 
-def test_unusual_numbers_in_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [STEPS, BY_SEVERAL])
+def test_unusual_numbers_in_parts(steps: tuple[str, ...], tmp_path: Path) -> None:
     q, k, v = draw(5, 70, 8, 8)
     q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF
     k[0, 1, 44, 0], v[0, 0, 5, 1], v[0, 1, 60, 0] = INF, -INF, NAN
-    tiled(PROGRAMS["by hand"], STEPS, tmp_path / "split.mlir", q, k, v)
+    tiled(PROGRAMS["by hand"], steps, tmp_path / "split.mlir", q, k, v)
 
 
-def test_parts_of_which_all_keys_are_masked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [STEPS, BY_SEVERAL])
+def test_parts_of_which_all_keys_are_masked(steps: tuple[str, ...], tmp_path: Path) -> None:
     q, k, v = draw(5, 70, 8, 8)
     k[:, 0, :40, 0] = -1.0  # masks the first two parts of a head
     k[:, 1, :, 0] = -1.0  # and all of the other
     v[0, 1, 3, 2] = INF  # of which 0 times is NaN
-    tiled(masked, STEPS, tmp_path / "split.mlir", q, k, v)
+    tiled(masked, steps, tmp_path / "split.mlir", q, k, v)
 
 
 @pytest.mark.parametrize(

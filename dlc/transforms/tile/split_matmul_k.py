@@ -12,7 +12,7 @@ from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.registry import OptionError, PipelineError
-from dlc.schedule.heuristics import combining
+from dlc.schedule.part_folds import combining
 from dlc.target import MAX_CLUSTER, Target, target_of
 from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
@@ -205,4 +205,5 @@ def _combining(s: Situation) -> list[Value]:
     assert isinstance(splits, int)
     if s.given["combine"] != "workspace":
         return [""]
-    return [combining(splits, [launch.extent(a) for a in launch.axes_of(THREAD)])]
+    extents = [launch.extent(a) for a in launch.axes_of(THREAD)]
+    return [combining(splits, extents, s.target, len(_sole_reduce(s.kernel).results))]
