@@ -195,6 +195,10 @@ class Target:
     launch_seconds: float = 0.9e-6
     """Seconds that a kernel in a captured graph costs beside its work: measured, 0.78 us of one
     block, 0.93 of one for each SM."""
+    waiting_seconds: float = 0.5e-6
+    """Seconds of the launch and of the start of a kernel that begins before the one ahead ends,
+    and has asked for what it reads, that stay (griddepcontrol): assumed. Measured was a chain that
+    had asked for nothing: 0.07 us less a kernel, each of which read its row once more."""
     memory_share: float = 0.9
     """The share of the memory's rate that kernels reach: measured, 3.0 to 3.1 TB/s read, 2.8
     copied; as much of A100, RTX 3090 and RTX 4090 (BabelStream)."""
