@@ -26,7 +26,8 @@ REFUSED = """\
 Of PyTorch's own tests of operators (`docs/op_db.md`, by whose names they are called here) these are
 refused, some only in the cases told; derivatives, own generators and what has no other reason above
 are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
-`torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
+`torch.equal` and `torch.allclose` give them, and what Python adds, multiplies and divides of
+numbers; what computes tensors with one, or branches on it, is refused.
 
 Cholesky's, LU, LDL and QR factors of real matrices, and what is solved by them, are loops of the
 host program over columns; least squares are solved by QR factors (`driver="gels"`) or by singular

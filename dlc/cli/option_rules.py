@@ -146,7 +146,11 @@ def check_needs(options: argparse.Namespace, needs: Iterable[Need]) -> None:
     """UsageError for options that are given without what they need."""
     unmet = [need for need in needs if _is_given(options, need.name) and not need.is_met(options)]
     if unmet:
-        raise UsageError("; ".join(f"{need.option} needs {need.needs}" for need in unmet))
+        error = UsageError("; ".join(f"{need.option} needs {need.needs}" for need in unmet))
+        file = getattr(options, "file", None) or ""
+        if getattr(options, "arguments", None) is None and file.endswith(".py"):
+            raise with_hint(error, f"options of the script itself stand behind --: {file} -- …")
+        raise error
 
 
 def _is_given(options: argparse.Namespace, name: str) -> bool:

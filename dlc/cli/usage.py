@@ -43,8 +43,13 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(*args, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
+        """Exits with one sentence, and a hint: the usage, which --help has, would hide it."""
         hint = usage_hint(message, self.option_names())
-        super().error(f"{message}\nhint: {hint}" if hint else message)
+        said = re.sub(
+            r"^argument [\w| ]+: invalid choice: ('.*?') .*", r"unknown command \1", message
+        )
+        said = f"{said}\nhint: {hint}" if hint else said
+        self.exit(2, f"{self.prog}: error: {said}\n")
 
     def option_names(self) -> list[str]:
         return re.findall(r"^ +(?:-\w.*, )?(--[\w-]+)", self.format_help(), re.MULTILINE)

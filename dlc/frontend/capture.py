@@ -9,7 +9,6 @@ computes with them is the program, from the first such statement to the last.
 from __future__ import annotations
 
 import ast
-import copy
 import linecache
 import math
 import sys
@@ -131,7 +130,7 @@ def capture_text(
                     stack.enter_context(redirect_stdout(StringIO()))
                     stack.enter_context(redirect_stderr(StringIO()))
                 program, notes = _captured(
-                    copy.deepcopy(tree), filename, argv, sizes, live, RandomTensors(whatever)
+                    ast.parse(text, filename), filename, argv, sizes, live, RandomTensors(whatever)
                 )
             for note in (*_ran_again(first, live), *notes):
                 print(note, file=sys.stderr)

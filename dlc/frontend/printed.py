@@ -17,7 +17,7 @@ NUMBERS = frozenset("float int bool str repr len format".split())
 
 def is_description(node: ast.expr) -> bool:
     """True for text, and what a tensor is asked for beside its elements."""
-    return isinstance(node, ast.JoinedStr) or _owner(node) is not None
+    return _told(node) is not None or _owner(node) is not None
 
 
 def looks(node: ast.expr, looked: Collection[str], computed: Collection[str]) -> bool:
@@ -42,14 +42,25 @@ def looks(node: ast.expr, looked: Collection[str], computed: Collection[str]) ->
 
 def described(node: ast.expr) -> Iterator[ast.expr]:
     """The expressions that a printed one describes: `f(x)` in `f(x).shape` and in `f"{f(x)}"`."""
-    if isinstance(node, ast.JoinedStr):
-        for value in node.values:
-            if isinstance(value, ast.FormattedValue):
-                yield from described(value.value)
+    if (told := _told(node)) is not None:
+        for value in told:
+            yield from described(value)
     elif (owner := _owner(node)) is not None:
         yield from described(owner)
     else:
         yield node
+
+
+def _told(node: ast.expr) -> list[ast.expr] | None:
+    """What goes into a text: `x`, `y` in `f"{x} {y}"`, `"%s %s" % (x, y)`, `"{} {}".format(…)`."""
+    match node:
+        case ast.JoinedStr(values=values):
+            return [v.value for v in values if isinstance(v, ast.FormattedValue)]
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
+            return right.elts if isinstance(right, ast.Tuple) else [right]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="format")):
+            return [*node.args, *(keyword.value for keyword in node.keywords)]
+    return None
 
 
 def _owner(node: ast.expr) -> ast.expr | None:

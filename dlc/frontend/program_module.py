@@ -7,7 +7,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -63,11 +63,13 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     makes = any(makes_text(node, lifter.values) for node in (lifter.tree, *body, result))
     compares = makes or asks(made) or has_modules(lifter.scope)
     trials = Trials(lifter.filename) if compares else None
+    beside = [module for name, module in [*sys.modules.items()] if is_own(name)]
     kept = guarded(
-        as_before(made, partial(_undo, lifter)),
+        as_before(made, partial(_undo, lifter, beside)),
         ChainMap(lifter.scope, lifter.inner),
         lifter.filename,
         lifter.tree,
+        lifter.process,
         trials,
         frozenset(lifter.assigned),
         partial(_covers, lifter),
@@ -88,11 +90,10 @@ def program_module(lifter: Lifter, body: Sequence[ast.stmt], result: ast.expr) -
     return module, inputs
 
 
-def _undo(lifter: Lifter) -> list[Undo]:
-    """What makes what a program may change of the script what it is now."""
+def _undo(lifter: Lifter, beside: Sequence[ModuleType]) -> list[Undo]:
+    """What makes what a program may change, of modules `beside` the script too, what it is now."""
     modes = [Binding(vars(module), "training") for module in _modules(lifter)]
     counted = (*lifter.counted.values(), *modes)
-    beside = (module for name, module in [*sys.modules.items()] if is_own(name))
     values = [*lifter.scope.values(), *lifter.inner.values(), *beside]
     caches = [] if lifter.process.asks_caches else emptied_again(values)
     return [*undo_of_shared(lifter.shared.values(), counted), *lifter.live.undo(), *caches]

@@ -33,6 +33,7 @@ def guarded(
     variables: Mapping[str, Any],
     filename: str,
     tree: ast.AST,
+    process: ProcessState,
     trials: Trials | None = None,
     assigned: Collection[str] = (),
     covers: Covers = lambda owner, name, is_variable: False,
@@ -43,8 +44,6 @@ def guarded(
     it would read; ImportFailure for what there is beside variables; or, with `trials`, if it does
     not do the same each time. A method cannot read what the program has `assigned`.
     """
-
-    process = ProcessState(tree)
 
     def check(state: ScriptState) -> None:
         if (path := state.change(covers)) is not None:

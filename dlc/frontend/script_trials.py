@@ -95,12 +95,14 @@ class _Recorder(TorchFunctionMode):
         self.steps: list[Step] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame = sys._getframe(1)
+        name = getattr(func, "__name__", "")
+        # Python's arithmetic of numbers of tensors asks as often as it is traced.
+        frame = None if name.startswith("sym_") else sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.filename:
             frame = frame.f_back
         if frame is not None:
             given = tuple(map(_key, tree_leaves((args, kwargs))))
-            self.steps.append((frame.f_lineno, (getattr(func, "__name__", ""), given)))
+            self.steps.append((frame.f_lineno, (name, given)))
         return func(*args, **(kwargs or {}))
 
 

@@ -106,6 +106,12 @@ def explain(error: Exception, line: str = "") -> str:
             "strings, None, and lists, tuples and dicts of these; keep it outside of the "
             "arguments, as in lambda x: f(x, it), or give list(it)"
         )
+    if found := re.match("Found <class '(.*?)'> in output, which is not a known type", text):
+        return (
+            f"the program gives an object of the class {found[1]}, expected tensors, numbers, "
+            "strings, None, and lists, tuples and dicts of these; return what it holds, as in "
+            "it.total"
+        )
     if found := re.search(r"Constant (\S+) is mutated in the forward", text):
         return (
             f"the program changes '{found[1]}', a tensor that is neither an argument of it nor a "

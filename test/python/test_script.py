@@ -298,7 +298,8 @@ def test_a_script_is_one_program(text: str, inputs: list[str]) -> None:
 @pytest.mark.parametrize(
     "printed",
     ["print(f(torch.randn(3)))", "print('f', f(torch.randn(3)).shape)",
-     "print(f'{f(torch.randn(3)):}')", "print(torch.tanh(torch.randn(3)).tolist())",
+     "print(f'{f(torch.randn(3)):}')", "print('%s' % f(torch.randn(3)))",
+     "print('{} {}'.format(1, f(torch.randn(3))))", "print(torch.tanh(torch.randn(3)).tolist())",
      "h = f(torch.randn(2))\nprint(sum(p.numel() for p in m.parameters()))\n"
      "print(torch.tanh(torch.randn(3)))"],
 )  # fmt: skip

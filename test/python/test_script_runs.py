@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from script_texts import captured, plain
 from torch import nn
 
 from dlc.cli.dlc_cli import main
@@ -203,6 +204,32 @@ def test_times_and_counters_are_no_results(text: str) -> None:
     with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         exec(text, scope)
         assert torch.equal(module(*args), scope["r"])
+
+
+METER = (
+    "class Meter:\n    def __init__(self):\n        self.s, self.n = 0., 0\n"
+    "    def update(self, v):\n        self.s += v\n        self.n += 1\n"
+    "    @property\n    def mean(self):\n        return self.s / self.n\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r = n = 0\nfor b in x.split(2):\n    r += m(b).sum().item()\n    n += 1\nprint(r / n)"
+        "\nr = r / n",
+        "l = [(m(b) > 0).sum().item() for b in x.split(2)]\nr = sum(l) / len(l)",
+        "a = Meter()\nfor b in x.split(2):\n    a.update(m(b).mean().item())\n"
+        "print(f'{a.mean:.3f}')\nr = vars(a)",
+        "def test(x):\n    a, n = Meter(), 0\n    for b in x.split(2):\n"
+        "        a.update(m(b).mean().item())\n        n += (m(b) > 0).sum().item()\n"
+        "    return a.mean, n / 4\nr = test(x)\nprint('%.2f %.2f' % r)",
+    ],
+)  # fmt: skip
+def test_what_an_evaluation_adds_up_is_the_result(text: str) -> None:
+    text = f"{METER}{LINEAR}x = torch.randn(4, 4)\n{text}"
+    shown = text.replace("\nr = vars(a)", "").replace("\nr = r / n", "")
+    torch.testing.assert_close(captured(shown), plain(text))
 
 
 MAIN = (
