@@ -323,7 +323,7 @@ class Target:
 
     def clusters_at_once(self, blocks: int, resident: int = 1) -> int:
         """Clusters of so many blocks that run at once, where an SM has at most so many blocks."""
-        return sum(sms * resident // blocks for sms in self.gpcs)
+        return _clusters_at_once(self.gpcs, blocks, resident)
 
     def busiest_share(self, blocks: int, cluster: int = 1, resident: int = 1) -> int:
         """
@@ -347,6 +347,12 @@ class Target:
     def sm_bandwidth(self) -> float:
         """Bytes a second that one SM alone draws: about half of 64 bytes a clock."""
         return 32 * self.clock
+
+
+@lru_cache(maxsize=4096)
+def _clusters_at_once(gpcs: tuple[int, ...], blocks: int, resident: int) -> int:
+    """`Target.clusters_at_once` of a chip with so many SMs in each of its parts."""
+    return sum(sms * resident // blocks for sms in gpcs)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ A split ends in a kernel that combines the partial sums, or in the last block th
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil, inf, prod
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
@@ -73,6 +74,11 @@ OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", 
                      "units", "chunk_clocks", "fetched_bytes", "memory_seconds",
                      "stored_seconds"})  # fmt: skip
 """What depends neither on the depth of rings nor on the parts of K."""
+WITHOUT_K = OF_TILE - {"memory_seconds"} | {"blocks", "full_clocks", "most_resident",
+                                            "registers_held"}  # fmt: skip
+"""What of a tile that does not split K depends on no more of K than the points of a chunk."""
+Known = dict[Hashable, dict[str, Any]]
+"""By tile what is `WITHOUT_K`."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,19 @@ class Candidate:
         vars(new).update({name: known[name] for name in kept})
         vars(new).update(depth=depth, splits=splits, ending=ending)
         return new
+
+    def known_from(self, known: Known) -> Self:
+        """
+        This tile, which does not split K, with what is known of it where K has another length: that
+        of the first of them is kept.
+        """
+        own = self.__dataclass_fields__.keys() - {"problem", "target"}
+        key = type(self), self.points, *(v for name, v in vars(self).items() if name in own)
+        if key in known:
+            vars(self).update(known[key])
+        elif self.least_seconds_of_all:  # which asks for most of it
+            known[key] = {name: value for name, value in vars(self).items() if name in WITHOUT_K}
+        return self
 
     @property
     def mma(self) -> str:
@@ -449,12 +468,17 @@ class Candidate:
         return held.blocks
 
     @cached
+    def full_clocks(self) -> float:
+        """`busy_clocks` of `most_resident` blocks."""
+        return self.busy_clocks(self.most_resident)
+
+    @cached
     def least_seconds_of_all(self) -> float:
         """Less than `least_seconds` however K is split: as if all SMs had equally much to do."""
         if self.most_resident < 1:
             return inf
         t, chunks = self.target, self.blocks * self.chunks
-        busy = chunks / t.sms * self.busy_clocks(self.most_resident) / self.most_resident
+        busy = chunks / t.sms * self.full_clocks / self.most_resident
         clocks, l2_bytes = max(busy, self.path_clocks) + START, chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds)
@@ -469,7 +493,8 @@ class Candidate:
         t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
         share = ceil(blocks / t.sms)
         running = min(share, self.most_resident)
-        busy = share * self.busy_clocks(running) / running
+        full = running == self.most_resident
+        busy = share * (self.full_clocks if full else self.busy_clocks(running)) / running
         latency = t.latency_clocks / (max(self.depths) - 1) if chunks > 1 else 0
         hidden = max(latency, self.path_clocks)
         clocks = chunks * max(busy, ceil(share / running) * hidden) + START

@@ -12,6 +12,7 @@ and what a block reads of others passes between SMs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import Literal
 
@@ -71,6 +72,7 @@ WHOLE = Parts(1, 0, 0, 0, 0)
 """Of a reduce that blocks do not share."""
 
 
+@lru_cache(maxsize=4096)
 def parts_at_once(count: int, held: int) -> int:
     """
     How many of so many parts a thread of the last block loads at once, where it has `held` words

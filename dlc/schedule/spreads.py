@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 SPREADS = (1, 2, 4, 8, 16, 32)
 """Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
 
 
+@lru_cache(maxsize=4096)
 def spread_over(
     points: int, extent: int, beside: int, least: int, multiple: int = 1
 ) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 from threading import Lock
 
-from dlc.schedule.candidate import MANY, Candidate
+from dlc.schedule.candidate import MANY, Candidate, Known
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import warp_candidate_of
@@ -161,8 +161,9 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
     numbers of parts of a tile, nor the depths of one of them.
     """
     order = count()  # of what nothing else tells apart
+    known = _known(replace(problem, k=0, operand_points=None), target)
     heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = [
-        (tile.least_seconds_of_all, (), number, 0, next(order), tile)
+        (tile.known_from(known).least_seconds_of_all, (), number, 0, next(order), tile)
         for number, tile in enumerate((made or _tiles)(problem, target))
     ]
     heapify(heap)
@@ -180,6 +181,12 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
                 if new.seconds < inf:
                     place = new.seconds, new.ties, number, splits
                     heappush(heap, (*place, next(order), new))
+
+
+@lru_cache(maxsize=64)
+def _known(problem: Problem, target: Target) -> Known:
+    """What is known of the tiles of problems that differ in the length of K alone."""
+    return {}
 
 
 def splits_of(tile: Candidate) -> Iterator[int]:
