@@ -55,7 +55,7 @@ prefix: $(STAMP)
 		$(addprefix test/python/test_,\
 		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py smith.py \
 		random_schedules.py sized_kernels.py two_sizes.py wgmma_tiles.py factorizations.py \
-		tma_store.py)
+		tma_store.py concatenating.py)
 
 # Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
 fuzz: $(STAMP)
