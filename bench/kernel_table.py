@@ -27,12 +27,14 @@ REASONS = {
     "windows, groups or columns of channels in a block.",
     r"convolution-chain/(group_norm|volume_max_pool)": "The convolution's sums are stored and read "
     "twice by what needs all of a group or a window, which the roofline does not count.",
-    r"convolution/(conv2d_strided|conv3d)": "Elements of windows that are strided or in space are "
-    "copied one by one, and columns of blocks lie beyond images of 28 or 16 points a row.",
+    r"convolution/(conv[12]d_strided|conv3d)": "Elements of windows that are strided or in space "
+    "are copied one by one, and parts of blocks lie beyond rows of 16, 28 or 55 points; rows of 55 "
+    "store parts of sectors.",
     r"block/(dense_transition|transformer)": "What a product stores the next one reads, which the "
     "roofline does not count; of the transformer's 15 launches most are of few rows.",
     r"convolution-chain/transposed_pool": "The sums of the transposed convolution are stored and "
-    "read by the pool, twelve times the compulsory bytes.",
+    "read by the pool, twelve times the compulsory bytes; which points of a window a result meets "
+    "is asked for each chunk, so that none is copied ahead.",
     r"convolution/transposed3d": "Blocks are 16 or 32 points wide, powers of 2, and images 17 or "
     "34: half of a block's points lie beyond them in each of two dimensions.",
     r"convolution/conv2d_grouped": "A group is 16 channels: a block has 16 x 16 points of it, and "
@@ -41,19 +43,20 @@ REASONS = {
     "convolutions, which the roofline does not count; each has few multiply-adds for an element.",
     r"block/dense_layer": "32 channels of results are few: a block copies more for each "
     "multiply-add, and K is split to fill the chip, which takes a launch more.",
-    r"block/fire": "Its first convolution stores what two others read.",
+    r"block/fire": "Its first convolution stores what two others read, and rows of 27 or 54 points "
+    "leave a sixth of blocks idle and store parts of sectors.",
     r"attention/": "Of an SM of sm_120, 99 KiB have room for chunks of 32 keys only: 30 % of what "
     "is issued for one are reads of shared memory, powers of e, maxima and factors; of the blocks "
     "along the diagonal half is masked, and computed.",
     r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 1.5 "
     "us each, for sums that are split among blocks, as there are few rows.",
-    r"convolution/transposed[12]d|convolution-chain/transposed_mean": "What a transposed "
-    "convolution copies lies apart in memory, images by its stride and weights by their windows: "
-    "L2 fetches a sector, 8 elements, for each, and its rate is what that takes.",
-    r"convolution(-chain)?/|block/": "A convolution's weights lie their windows' points apart: "
-    "each element of a chunk takes a sector of L2, 8 times its bytes, which is more than products "
-    "take where images have 14 or 56 points a row. Weights that are packed by windows' points "
-    "would not; nothing packs them yet.",
+    r"convolution/transposed[12]d|convolution-chain/transposed_mean": "Every second or third "
+    "result is stored at a time, in as many parts of each sector, and rows of 58, 130 or 258 points "
+    "leave a tenth of blocks idle; with strides, which points of a window a result meets is asked "
+    "for each chunk, so that none is copied ahead.",
+    r"convolution(-chain)?/|block/": "Blocks of powers of 2 points lie beyond images of 14 or 28 "
+    "points a row by an eighth; 14 x 14 points of few images leave SMs idle, or split K. Where "
+    "tiles are small, images are copied again for each point of a window.",
     r"product/": "A launch and the way to memory and back are half of its few us.",
     r"pool/average2d": "Windows of 11 x 11 read 121 elements for a result, from lines of L1.",
 }

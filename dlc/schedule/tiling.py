@@ -45,7 +45,9 @@ UNROLLED = 1024
 """Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions, twice as much for
 twice `MANY` sums, of which a step has twice as many."""
 MOST = 128
-"""Sums of a thread that leave registers for their factors."""
+"""Sums of a thread that leave registers for their factors; `MANY` leave some for where they are
+stored, too, which the compiler computes beside a sole chunk of multiply-adds (ptxas, rows of 54 of
+64 images: 255 registers, 1200 bytes spilled)."""
 TOLERANCE = 1.1
 """The ratio of two times up to which the estimate cannot tell them apart."""
 SHAPES = 5
@@ -210,7 +212,8 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
         if threads in NARROW and columns > thread[1] * threads[1]:
             continue
         sums = prod(thread) * problem.sums
-        if sums > MOST:
+        of_one_chunk = chunk >= problem.k * problem.taps and not problem.is_flat
+        if sums > (MANY if of_one_chunk else MOST):
             continue
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue
