@@ -200,6 +200,7 @@ def test_a_scheduled_gemm_reads_like_one_written_by_hand() -> None:
         "cp_async_commit();",
         "cp_async_wait<1>();",
         "const int slot = ko % 3;",
+        "const int slot_1 = slot < 1 ? slot + 2 : slot - 1;",
         "if (ko < 20 && ks * 22 + ko < 126) {",
         "matmul[ri][rjo][rji] = fmaf(x_1[ri][kv], w_1[kv][rjo][rji], matmul[ri][rjo][rji]);",
     ):
@@ -637,6 +638,40 @@ def test_a_counter_is_a_step_beyond_its_last_value_in_the_end() -> None:
             f"(%x: memref<{end}xi8>) -> (%y: memref<{end}xi8>)",
         )
         assert f"for ({counter} i = 0; i < {end}; i += 5)" in text
+
+
+REMAINDERS = """kernel.func @k(%x: memref<12xf32>) -> (%y: memref<9x6xf32>) grid 1 block 9 {
+  %t = kernel.thread_id
+  %slot = kernel.index (%t - 4) mod DIVISOR
+  %v = kernel.load %x[%slot] : memref<12xf32>
+  kernel.store %v, %y[%t, 0] : memref<9x6xf32>
+  %p = kernel.test where (%t < 8)
+  scf.if %p {
+STEPS
+  }
+}"""
+
+
+@pytest.mark.parametrize("divisor", [3, 4, 5])
+def test_remainders_that_follow_from_one_at_hand_take_no_division(divisor: int) -> None:
+    """Of a number that is so much more or less; powers of two take none anyhow."""
+    steps = [
+        f"""%s{n} = kernel.index (%t + {more} - 4) mod {divisor}
+        %v{n} = kernel.load %x[%s{n}] : memref<12xf32>
+        kernel.store %v{n}, %y[%t, {n}] : memref<9x6xf32>"""
+        for n, more in enumerate((1, 2, -1, divisor, 7), 1)
+    ]
+    text = REMAINDERS.replace("DIVISOR", str(divisor)).replace("STEPS", "\n".join(steps))
+    func = kernel_of(parse(text))
+    source = print_kernel(func)
+    known = f"slot < {divisor - 1} ? slot + 1 : slot - {divisor - 1}"
+    assert (known in source) == (divisor != 4)
+    x, y = np.arange(12, dtype=np.float32), aligned((9, 6))
+    on_host(func, [x, y])
+    numbers = np.arange(9)[:, None] + np.array([0, 1, 2, -1, divisor, 7]) - 4
+    wanted = numbers % divisor
+    wanted[8, 1:] = 0
+    np.testing.assert_array_equal(y, wanted)
 
 
 def test_indices_that_leave_64_bits_are_an_error() -> None:

@@ -27,6 +27,7 @@ from xdsl.utils.target import Target
 
 from dlc.backend.cuda.print.c_index import WideIndexError, counter_type
 from dlc.backend.cuda.print.c_memory import Accesses
+from dlc.backend.cuda.print.c_remainders import remainder_from
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
     COLUMNS,
@@ -334,7 +335,8 @@ class _KernelPrinter(Accesses):
             case kernel.StoreOp():
                 self.store(op)
             case kernel.IndexOp():
-                self.define(op, self.index.expr(op.subscripts[0]))
+                known = remainder_from(op, self.text)
+                self.define(op, known or self.index.expr(op.subscripts[0]))
             case kernel.QuotientOp() | kernel.RemainderOp():
                 by = self.index.expr(size_expr(op.by.data, op))
                 self.define(op, binary(self.text[op.number], op.SIGN, by))
