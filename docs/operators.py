@@ -39,10 +39,10 @@ matrix that has no such factors, or no inverse, the result has infinities or NaN
 
 | what | why | instead |
 |---|---|---|
-| `nonzero`, `argwhere`, `masked_select`, `x[mask]` | the shape depends on data | \
-`torch.nonzero_static(x, size=n)`, `torch.where` |
+| `nonzero`, `argwhere`, `masked_select`, `__getitem__` of a mask, `x[mask]` | \
+the shape depends on data | `torch.nonzero_static(x, size=n)`, `torch.where` |
 | `unique`, `unique_consecutive` | the shape depends on data | outside of the program |
-| `repeat_interleave(x, n)` of a tensor `n` | the shape depends on data | `output_size=` |
+| `repeat_interleave` as often as a tensor says | the shape depends on data | `output_size=` |
 | `tensor_split` at places of a tensor | the shapes depend on data | a list of numbers |
 | `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \

@@ -124,15 +124,17 @@ def judge_all(record: Record, tasks: Sequence[Task], processes: int, seconds: fl
 
 def by_dtype(record: Record) -> Iterator[str]:
     """The rows of the table by dtype, and what is not right in dtypes other than float32."""
-    yield f"| dtype | entries | samples | judged | in | {' | '.join(KINDS)} |\n|{'---|' * 10}\n"
+    heads = "dtype", "entries", "judged", "samples", "judged", "in", *KINDS
+    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
     for dtype in DTYPES:
         found = [entry for entry in record if entry.dtype == dtype]
         judged = [j for entry in found for j in entry.judged]
         if judged:
-            cells = [len(found), sum(entry.count for entry in found), len(judged)]
+            entries_judged = sum(bool(entry.judged) for entry in found)
+            counts = len(found), entries_judged, sum(entry.count for entry in found), len(judged)
             places = ", ".join(sorted({j.where for j in judged}))
             kinds = Counter(j.kind for j in judged)
-            row = [dtype, *cells, places, *(kinds[kind] for kind in KINDS)]
+            row = [dtype, *counts, places, *(kinds[kind] for kind in KINDS)]
             yield f"| {' | '.join(map(str, row))} |\n"
     in_floats = {entry.name: worst(entry).kind for entry in record if entry.dtype == DTYPES[0]}
     for dtype in DTYPES[1:]:
@@ -166,15 +168,21 @@ def table(record: Record) -> Iterator[str]:
     found = [entry for entry in record if entry.dtype == DTYPES[0]]
     said = [_said(entry).kind for entry in found]
     samples_of = [j.kind for entry in found for j in entry.judged]
+    partly = sum(0 < sum(j.kind == REFUSED for j in e.judged) < len(e.judged) for e in found)
+    whole = [entry for entry in found if len(entry.judged) == entry.count]
+    fewest = min((len(e.judged) for e in found if e not in whole), default=0)
     yield (
         "# PyTorch's operator tests\n\n"
         f"Made by `test/python/op_db_table.py` with PyTorch {record.torch}: {len(found)} entries\n"
         "of its database of operators for float32, each sample compiled, run on the host and\n"
         "judged; samples of an entry are one program as long as that is right. By the worst of\n"
         f"their samples, the entries are: {_counted(said)}.\n"
-        f"So {said.count(REFUSED) / len(found):.1%} of them are refused.\n"
+        f"So {said.count(REFUSED) / len(found):.1%} of them are refused. "
+        f"Of {partly} some samples alone are.\n"
         f"Of {sum(entry.count for entry in found)} samples {len(samples_of)} were judged: "
-        f"{_counted(samples_of)}.\n\n"
+        f"{_counted(samples_of)}.\n"
+        f"These are all of {len(whole)} entries, and of each other {fewest} at least.\n"
+        "The verdicts are kept in `test/op_db.jsonl`, from where the script goes on.\n\n"
         "Accuracy is that of `dlc/judge/accuracy.py`, whose fp64 is eager's, and mpmath's of J\n"
         "and Y; where a program enlarges rounding errors, that of `dlc/judge/conditioning.py`.\n"
         "Why an operation is refused is told in `docs/operators.md`.\n\n"

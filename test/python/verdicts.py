@@ -18,9 +18,13 @@ class Verdict:
 
 
 def reason(message: str) -> str:
-    """A refusal in some words: its first sentence, without places."""
-    lines = [line for line in message.splitlines() if "error: " in line or "supported" in line]
-    text = (lines[-1] if lines else message.splitlines()[0]).rpartition("error: ")[2]
+    """A refusal in some words: its first sentence, or that of the first of several, no places."""
+    lines = message.splitlines()
+    said = [n for n, line in enumerate(lines) if "error: " in line or "supported" in line] or [0]
+    begin = said[-1]
+    if lines[begin].endswith(":") and begin + 1 < len(lines):
+        begin += 1
+    text = re.sub(r"^\S+:\d+:\d+: ", "", lines[begin].rpartition("error: ")[2])
     text = re.sub(r"\d+ operations? (is|are) not supported: ", "", text)
     text = re.sub(r" \([^()]*\.py:\d+(: )?", lambda m: " (" if m[1] else " (unknown", text)
     text = text.replace(" (unknown)", "").replace("|", "/")
