@@ -32,7 +32,7 @@ CASES = (
     loop_cases.running_sums(3, 70),
 )
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
-EACH = 84 if WHOLE else 3
+EACH = 84 if WHOLE else 2
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
