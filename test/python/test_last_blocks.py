@@ -24,6 +24,7 @@ from dlc.dialects.kernel_blocks import counters_of, last_blocks_of
 from dlc.schedule import endings
 from dlc.simulator import Hazard, run_module
 from dlc.simulator.checker import check_module
+from dlc.transforms.kernel.lowering import block_folds
 
 
 def test_one_place_for_all_counts() -> None:
@@ -129,6 +130,7 @@ def test_runs_of_parts_are_loaded_at_once(
     case = loop_cases.gemm(5, 32, 101)
     steps = f"tileify,split-matmul-k{{splits=24 combine=last}},{GEMM}"
     results: list[Any] = []
+    monkeypatch.setattr(block_folds, "parts_at_once", endings.parts_at_once.__wrapped__)
     for limit in (1, most):
         monkeypatch.setattr(endings, "HELD_WORDS", limit)
         module = parse(case.text)
