@@ -32,6 +32,7 @@ from dlc.frontend.quiet_traces import SHOWS, shows
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_live import Live
 from dlc.frontend.script_result import program_of
+from dlc.frontend.script_runs import Unseen
 from dlc.frontend.script_shared import reads_by_any_name
 from dlc.frontend.script_sizes import ScriptSizes
 from dlc.frontend.script_state import StateChanged
@@ -118,7 +119,7 @@ def capture_text(
             Place(filename, 1, 1, ""),
         )
     live, first, of_modules = Live(), None, None
-    whatever = False
+    whatever = reads = False
     states = ProcessState(tree).states(AT_HAND)
     undo = [state.undo for state in states.values() if state.undo is not None]
     known = {*sys.modules}
@@ -130,7 +131,12 @@ def capture_text(
                     stack.enter_context(redirect_stdout(StringIO()))
                     stack.enter_context(redirect_stderr(StringIO()))
                 program, notes = _captured(
-                    ast.parse(text, filename), filename, argv, sizes, live, RandomTensors(whatever)
+                    ast.parse(text, filename),
+                    filename,
+                    argv,
+                    sizes,
+                    live,
+                    RandomTensors(whatever, reads),
                 )
             for note in (*_ran_again(first, live), *notes):
                 print(note, file=sys.stderr)
@@ -140,6 +146,8 @@ def capture_text(
             again = None
             if isinstance(error, NothingRandom) and not whatever:
                 again, whatever, of_modules = Live(), True, error.program
+            elif isinstance(error, Unseen) and not reads:
+                again, reads = Live(), True
             elif isinstance(error, StateChanged) and not reads_by_any_name(tree):
                 again = live.again(error)
             if again is None and of_modules is not None:

@@ -173,7 +173,10 @@ class Lifter(CallsRun):
         stands = stood == [place() for place in places]
         if not stands and self.gives_any(part.value, reached):
             raise ImportFailure(GIVEN, place_at(self.filename, node))
-        if isinstance(node, ast.Call) and self.random.computed(part.value) and stands:
+        computed = self.random.computed(part.value)
+        if self.random.reads_compute and len(self.runs.read_at) > reads:
+            computed = computed or self.random.count > count
+        if isinstance(node, ast.Call) and computed and stands:
             if told is not None and not told.restore():
                 return part
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:

@@ -39,12 +39,12 @@ class RandomTensors(TorchDispatchMode):
     """
     Records which tensors hold random or uninitialised numbers, or are computed from such, and how
     often somebody else than PyTorch reads such numbers. With `whatever`, all numbers count as
-    random ones, whatever they are.
+    random ones, whatever they are; with `reads_compute`, numbers that are read are computed, too.
     """
 
-    def __init__(self, whatever: bool = False) -> None:
+    def __init__(self, whatever: bool = False, reads_compute: bool = False) -> None:
         super().__init__()
-        self.whatever = whatever
+        self.whatever, self.reads_compute = whatever, reads_compute
         self.drawn: dict[int, torch.Tensor] = {}
         """Those that were drawn elsewhere than where a module is made."""
         self.found: dict[int, torch.Tensor] = {}

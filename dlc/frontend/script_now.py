@@ -65,7 +65,7 @@ class RunsNow:
         before = self.lifter.memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
-        reads = len(self.lifter.runs.read_at)
+        reads, times = len(self.lifter.runs.read_at), random.reads
         failed: ImportFailure | None = None
         try:
             with self.lifter.runs.noting(node), self.lifter.early_hint(node):
@@ -84,7 +84,8 @@ class RunsNow:
         if before is None or (failed is None and random.count == count):
             return True
         computed = (self.lifter.objects.has_computed(v, count) for v in scope.values())
-        if failed is None and not any(computed):
+        counts = random.reads_compute and random.reads > times
+        if failed is None and not counts and not any(computed):
             return True
         if not before.restore():
             if failed is not None:

@@ -36,6 +36,10 @@ KEPT_NUMBERS = (
 UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
 
 
+class Unseen(ImportFailure):
+    """A text computes of random tensors in pieces that run before its program, and nothing else."""
+
+
 class ScriptRuns:
     """Notes it of pieces of the text, and tells where it was."""
 
@@ -91,11 +95,11 @@ class ScriptRuns:
         found = [] if number is None else [n for count, n in self.computed_at if count > number]
         return place_at(self.filename, found[0]) if found else None
 
-    def unseen(self) -> ImportFailure | None:
+    def unseen(self) -> Unseen | None:
         """What is said where nothing else was computed of random tensors than what ran."""
         if not self.computed_at:
             return None
-        return ImportFailure(UNSEEN, place_at(self.filename, self.computed_at[-1][1]))
+        return Unseen(UNSEEN, place_at(self.filename, self.computed_at[-1][1]))
 
 
 def _only_prints(node: Node) -> bool:

@@ -13,6 +13,12 @@ a copy of it. State that the program changes in another way, such as what functi
 program's from its first statement on (`dlc.frontend.script_live`). What a function that returns
 from within a loop, or is called through a decorator, or a method computes of tensors that it makes
 is an input, and a note says so.
+
+Of the walkers over a user's text this one runs pieces of it, with `Lifter` for expressions. Two
+others look: `dlc.frontend.text_effects` at what functions may change, by their text alone, before
+anything has run, and `dlc.frontend.left_out` at what would go on in an expression, by the values
+that its names have by then. They stay three, since what one of them asks must not run what another
+runs; what they share, what a piece binds, reads and changes, is in `dlc.frontend.variables`.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ USED = "x = torch.randn(4)\ny = x + 1\n"
 """An input, and a program that has begun."""
 
 
-def plain(text: str, seed: int = 0) -> Any:
-    """What a text's `r` is as Python runs it."""
+def plain(text: str, seed: int = 0, name: str = "r") -> Any:
+    """What a text's `r`, or its variable `name`, is as Python runs it."""
     torch.manual_seed(seed)
     given = {"torch": torch, "nn": nn, "F": nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", **given}
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         exec(text, scope)
-    return tree_map_only(torch.Tensor, torch.Tensor.detach, scope["r"])
+    return tree_map_only(torch.Tensor, torch.Tensor.detach, scope[name])
 
 
 def captured(text: str) -> Any:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from script_texts import assert_as_python, assert_as_python_or_refused
-from torch import nn
+from script_texts import assert_as_python, assert_as_python_or_refused, plain
 
 from dlc.cli.dlc_cli import main
 from dlc.frontend.capture import capture_script, capture_text
@@ -285,14 +281,10 @@ SCRIPTS = {
 @pytest.mark.parametrize(("text", "inputs"), SCRIPTS.values(), ids=list(SCRIPTS))
 def test_a_script_is_one_program(text: str, inputs: list[str]) -> None:
     module, args = capture_text(text)
-    scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
-    torch.manual_seed(0)
-    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-        exec(text, scope)
+    wanted = plain(text)
     program = import_program(module, args)
     assert [a.name for a in program.arguments if a.kind == "input"] == inputs
-    with torch.no_grad():
-        assert torch.equal(module(*args), scope["r"])
+    assert torch.equal(module(*args), wanted)
 
 
 @pytest.mark.parametrize(

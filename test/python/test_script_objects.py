@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import io
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from script_texts import plain
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
@@ -121,11 +118,8 @@ def test_objects_are_as_the_program_leaves_them(
     import_program(module, args)
     assert capfd.readouterr().err == ""
     for seed, given in (0, args), (1, others), (0, args):
-        scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
-        torch.manual_seed(seed)
-        with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-            exec(text, scope)
-            torch.testing.assert_close(module(*copy.deepcopy(given)), scope["r"], rtol=0, atol=0)
+        wanted = plain(text, seed)
+        torch.testing.assert_close(module(*copy.deepcopy(given)), wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,17 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from script_texts import assert_as_python, captured_or_why, plain
 from torch import nn
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.process_state import ProcessState
 from dlc.frontend.source import ImportFailure
-from dlc.judge.reference import evaluate
 
 IMPORTS = "import builtins, functools, os, sys, warnings\n"
 CACHED = "@functools.lru_cache\ndef f(n):\n    return n"
@@ -99,26 +96,19 @@ def test_the_process_is_what_it_is_for_the_script(
     lines = text.splitlines()
     script = "\n".join([*lines[:-1], f"result = {lines[-1]}"])
     _forget()
-    torch.manual_seed(0)
-    scope: dict[str, Any] = {"torch": torch, "nn": nn, "math": math, "__name__": "__main__"}
-    with redirect_stdout(StringIO()):
-        exec(script, scope)
+    wanted = plain(script, name="result")
     _forget()
-    try:
-        module, args = capture_text(text)
-        program = import_program(module, args)
-    except ImportFailure as error:
-        said = str(error)
+    found = captured_or_why(text)
+    if isinstance(found, ImportFailure):
+        said = str(found)
         assert said.startswith("<command>:")
         late = "a statement changes what the program before it may have used" in said
         assert late or f"the program changes what '{name}' is" in said or (
             f"the program changes '{name}" in said or f"the program {name} what 'torch'" in said
         )  # fmt: skip
         return
-    bound = program.bind(args)
-    found = program.unflatten(evaluate(program.module, bound), bound)
-    assert found.dtype == scope["result"].dtype
-    torch.testing.assert_close(found, scope["result"])
+    assert found.dtype == wanted.dtype
+    torch.testing.assert_close(found, wanted)
 
 
 MADE = (
@@ -146,16 +136,7 @@ MADE = (
 )
 def test_what_goes_on_in_printing_goes_on(text: str) -> None:
     """Printing and assertions are left out of a program, but not what they change."""
-    module, args = capture_text(MADE + text)
-    scope: dict[str, Any] = {"torch": torch, "__name__": "__main__"}
-    torch.manual_seed(0)
-    with redirect_stdout(StringIO()):
-        exec(MADE + text, scope)
-    program = import_program(module, args)
-    bound = program.bind(args)
-    torch.testing.assert_close(
-        program.unflatten(evaluate(program.module, bound), bound), scope["r"]
-    )
+    assert_as_python(MADE + text)
 
 
 def test_a_program_may_set_what_stays() -> None:

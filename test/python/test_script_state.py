@@ -266,11 +266,9 @@ def test_what_has_a_hidden_state_is_a_variable_of_the_program(text: str) -> None
     """It runs as the script does, of other numbers and again."""
     module, _ = capture_text(IMPORTS + text)
     _, args = capture_text(IMPORTS + text, seed=1)
-    torch.manual_seed(1)
-    scope: dict[str, Any] = {"torch": torch}
-    exec(IMPORTS + text, scope)
+    wanted = plain(IMPORTS + text, seed=1)
     for _ in range(2):
-        assert torch.equal(module(*args), scope["r"])
+        assert torch.equal(module(*args), wanted)
     assert import_program(module, args).results
 
 
