@@ -20,8 +20,8 @@ from xdsl.dialects.builtin import StringAttr
 
 from dlc.cli.check import as_array
 from dlc.dialects import kernel, loop
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.simulator.checker import check_module

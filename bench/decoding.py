@@ -33,7 +33,7 @@ from dlc.dialects.kernel_grids import PrefetchOp
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import span_bytes
 from dlc.dialects.loop import KernelOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.generation.generator import by_row
 from dlc.generation.row_steps import Rows, Token
 from dlc.generation.sampling import Sampling

@@ -55,8 +55,8 @@ def measure(text: str, target: str, seconds: int, with_sass: bool = False) -> Ro
 
 
 def _measure(text: str, target: str, with_sass: bool) -> Row:
-    from dlc.frontend.capture import capture_text
-    from dlc.frontend.fx import import_program
+    from dlc.frontend.export.fx import import_program
+    from dlc.frontend.scripts.capture import capture_text
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
     from dlc.target import set_target

@@ -66,7 +66,7 @@ def _measured(job: Row, announce: Any) -> Row:
 
     import dlc
     from dlc.backend.executor import Executor
-    from dlc.frontend.fx import import_program
+    from dlc.frontend.export.fx import import_program
     from dlc.pipeline import apply_pass
     from dlc.stages import compiler_context
     from dlc.target import set_target

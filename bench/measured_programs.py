@@ -77,7 +77,7 @@ def of_text(text: str) -> Callable[[], Made]:
     """A program as `dlc run -c` takes it."""
 
     def make() -> Made:
-        from dlc.frontend.capture import capture_text
+        from dlc.frontend.scripts.capture import capture_text
 
         return capture_text(text)
 

@@ -21,7 +21,7 @@ import torch
 from kernel_rows import Row, loop_kernels, summary
 
 from dlc.backend.cuda.print.printer import print_module
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.passes import Stage
 from dlc.pipeline import run_pipeline
 from dlc.stages import compiler_context

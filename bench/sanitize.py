@@ -62,8 +62,8 @@ def write_kernels(folder: Path, compiled: bool) -> list[Path]:
     from dlc.backend.cuda.run.nvcc import compile_cubins
     from dlc.backend.executor import default_target
     from dlc.dialects.kernel import FuncOp
-    from dlc.frontend.capture import capture_text
-    from dlc.frontend.fx import import_program
+    from dlc.frontend.export.fx import import_program
+    from dlc.frontend.scripts.capture import capture_text
     from dlc.pipeline import run_pipeline, text_of
     from dlc.stages import compiler_context
     from dlc.target import set_target

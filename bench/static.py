@@ -71,8 +71,8 @@ def lower(text: str, target: str) -> Row:
     from xdsl.utils.exceptions import ArgSpecParseError
 
     from dlc.cli.error_text import describe
-    from dlc.frontend.capture import capture_text
-    from dlc.frontend.fx import import_program
+    from dlc.frontend.export.fx import import_program
+    from dlc.frontend.scripts.capture import capture_text
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
     from dlc.target import set_target

@@ -27,8 +27,8 @@ from cases import SUITE, Case, select
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import kernel_key
 from dlc.cli.status_line import progress
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.pipeline import run_pipeline
 from dlc.stages import compiler_context
 from dlc.target import set_target

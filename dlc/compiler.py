@@ -22,10 +22,10 @@ from dlc.cuda_graph import GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
 from dlc.dialects.fusion_plan import FusionPlan
 from dlc.frontend.exclusive import exclusive
-from dlc.frontend.imported import ImportedProgram
-from dlc.frontend.sized_program import Sizes
+from dlc.frontend.export.imported import ImportedProgram
+from dlc.frontend.export.sized_program import Sizes
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.tracers import is_traced, leaves_of
+from dlc.frontend.state.tracers import is_traced, leaves_of
 from dlc.importing import Imports
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger

@@ -11,7 +11,7 @@ from dlc.backend import BackendError
 from dlc.backend.executor import Backend
 from dlc.backend.kept_copy import KeptCopy
 from dlc.frontend.arguments import Argument
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.ir.leaves import as_complex
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from dlc.frontend.arguments import Argument
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure
 from dlc.ir.leaves import Constant, Output, View

@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.frontend.dynamic_shapes import WrongMarks, requires
-from dlc.frontend.fx import import_program, import_sized
-from dlc.frontend.imported import ImportedProgram
-from dlc.frontend.sized_program import SizedProgram, Sizes
+from dlc.frontend.export.dynamic_shapes import WrongMarks, requires
+from dlc.frontend.export.fx import import_program, import_sized
+from dlc.frontend.export.imported import ImportedProgram
+from dlc.frontend.export.sized_program import SizedProgram, Sizes
 from dlc.log import get_logger
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.transforms.tensor.specialize import specialize

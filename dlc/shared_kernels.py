@@ -15,7 +15,7 @@ from dlc.dialects.kernel import FuncOp
 from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
-from dlc.frontend.sized_program import SizedProgram
+from dlc.frontend.export.sized_program import SizedProgram
 from dlc.log import get_logger
 from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors

@@ -16,7 +16,7 @@ from dlc.backend.dtypes import torch_dtype
 from dlc.backend.executor import Backend, Executor, OnLaunch
 from dlc.cuda_graph import Graph
 from dlc.dialects.main_function import main_of
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.log import get_logger
 from dlc.passes import Stage
 from dlc.precision import Precision

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import torch
 from torch._ops import OpOverload
 
-from dlc.frontend.decomposing import decompositions
-from dlc.frontend.draws import GENERATED
-from dlc.frontend.taken_apart import overload_name
+from dlc.frontend.aten.decomposing import decompositions
+from dlc.frontend.aten.draws import GENERATED
+from dlc.frontend.aten.taken_apart import overload_name
 from dlc.transforms.tensor.decompositions import COMPLEX, DECOMPOSITIONS
 from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.judge.reference import evaluate
 from dlc_bench.subject import Call, Subject, results_of
 from dlc_bench.work import Work, work_of

@@ -12,7 +12,7 @@ from dlc.backend.executor import Executor, default_backend
 from dlc.backend.kept_copy import to_device
 from dlc.cli.status_line import progress
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.target import precision_of
 from dlc.variant import Variant
 from dlc_bench.ceilings import measure_ceilings

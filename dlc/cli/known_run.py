@@ -20,8 +20,8 @@ from dlc.cli.job import Job, new_context
 from dlc.cli.program_input import Loaded
 from dlc.cli.result_rows import Row
 from dlc.cli.run_subject import Shown, Subject, check_memory
-from dlc.frontend.draws import random_state
-from dlc.frontend.export_text import text_of_export
+from dlc.frontend.aten.draws import random_state
+from dlc.frontend.export.export_text import text_of_export
 from dlc.ir.leaves import Output, View
 from dlc.judge.plain_calls import PlainCalls
 from dlc.kernel_cache import Lowered, find

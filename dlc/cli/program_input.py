@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
-    from dlc.frontend.exported_call import ExportedCall
-    from dlc.frontend.imported import ImportedProgram
+    from dlc.frontend.export.exported_call import ExportedCall
+    from dlc.frontend.export.imported import ImportedProgram
 
 
 MODEL_ID = re.compile(r"[\w-]+/[\w.-]+")
@@ -77,7 +77,7 @@ class Loaded:
 
     def arguments(self, seed: int) -> list[torch.Tensor]:
         """The tensors that `@main` takes: those of the program, or else random ones."""
-        from dlc.frontend.draws import random_state
+        from dlc.frontend.aten.draws import random_state
 
         if self.program is None:
             from dlc.judge.random_inputs import random_arguments  # with xDSL
@@ -150,7 +150,7 @@ def load_program(
     with timing.phase("torch", "import of torch"), quick_imports():
         import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"), uncollected():
-        from dlc.frontend.capture import capture_script, capture_text
+        from dlc.frontend.scripts.capture import capture_script, capture_text
     with timing.phase("torch", "the program's own code"):
         sizes = shapes_of(options.dynamic) or {}
         if text is not None:
@@ -196,7 +196,7 @@ def _imported(
 ) -> Loaded:
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.backend.executor import default_target
-        from dlc.frontend.exported_call import export_call
+        from dlc.frontend.export.exported_call import export_call
         from dlc.precision import default_precision
 
         whole = _overloads(options)
@@ -209,7 +209,7 @@ def _imported(
 
     def read() -> tuple[ModuleOp, ImportedProgram | None]:
         with timing.phase("dlc", "import to Torch IR"), uncollected():
-            from dlc.frontend.fx import import_call, sized_program  # with xDSL
+            from dlc.frontend.export.fx import import_call, sized_program  # with xDSL
 
             imported = import_call(call)
             if call.sizes is None:

@@ -12,8 +12,8 @@ from dlc.cli.directories import names_directory
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from dlc.frontend.imported import ImportedProgram
-    from dlc.frontend.sized_program import SizedProgram
+    from dlc.frontend.export.imported import ImportedProgram
+    from dlc.frontend.export.sized_program import SizedProgram
 
 SIZED = ("torch", "tensor")
 """The IRs of a program for all sizes."""

@@ -29,9 +29,9 @@ from dlc.dynamo.placeholders import (
     take_numbers,
     with_numbers,
 )
+from dlc.frontend.aten.margins import margins_of_eager
+from dlc.frontend.aten.written_views import ViewWriteError
 from dlc.frontend.exclusive import outside_of_tracing
-from dlc.frontend.margins import margins_of_eager
-from dlc.frontend.written_views import ViewWriteError
 
 
 def backend(

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from dlc.compiler import CompiledProgram
 from dlc.dynamo.options import Options
 from dlc.dynamo.placeholders import changing
-from dlc.frontend.constants import key_of
+from dlc.frontend.state.constants import key_of
 from dlc.log import get_logger
 
 

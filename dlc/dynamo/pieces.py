@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from dlc.dynamo.compiled_graph import CompiledGraph, reason_of
 from dlc.dynamo.options import Options
 from dlc.dynamo.placeholders import concrete
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import UnsupportedError, place_of
 from dlc.log import get_logger
 from dlc.pipeline import run_pipeline

@@ -13,8 +13,8 @@ from torch.export import Dim
 from torch.export.dynamic_shapes import _DimHint
 from torch.fx import GraphModule, Node
 
-from dlc.frontend.dynamic_shapes import Tied
-from dlc.frontend.size_names import range_of
+from dlc.frontend.export.dynamic_shapes import Tied
+from dlc.frontend.export.size_names import range_of
 
 
 def name_inputs(graph: GraphModule) -> None:

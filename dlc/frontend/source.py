@@ -29,9 +29,10 @@ HERE = os.path.dirname(__file__) + os.sep
 DLC = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
-PASSED_THROUGH = (HERE + "unchecked.py", HERE + "subscripts.py")
+ATEN = os.path.join(HERE, "aten") + os.sep
+PASSED_THROUGH = (ATEN + "unchecked.py", ATEN + "subscripts.py")
 """They stand between a program and the functions that it calls, or what stands in for these."""
-AROUND = HERE + "failed_operations.py"
+AROUND = ATEN + "failed_operations.py"
 """Stands between a tracer and the modules of a program."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""

@@ -19,7 +19,7 @@ from dlc.backend.dtypes import torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.dialects.main_function import attributes_of, bounds_in, main_of
-from dlc.frontend.draws import random_state
+from dlc.frontend.aten.draws import random_state
 from dlc.ir.span import span
 
 _MAX_INTEGER = 8

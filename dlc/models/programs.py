@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dlc.frontend.program_module import CalledModule
+from dlc.frontend.scripts.program_module import CalledModule
 from dlc.frontend.source import ImportFailure
 
 

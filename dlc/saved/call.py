@@ -19,15 +19,15 @@ from dlc.backend.dtypes import user_dtype, user_shape
 from dlc.diagnostics import with_hint
 from dlc.dialects.main_function import attributes_of, main_of
 from dlc.dialects.user_outputs import outputs_of
-from dlc.frontend.ambient import FLAGS, Ambient
 from dlc.frontend.arguments import Argument, Kind
+from dlc.frontend.aten.draws import fresh_state
 from dlc.frontend.calls import Calls
-from dlc.frontend.draws import fresh_state
-from dlc.frontend.free_variables import FreeVariables
+from dlc.frontend.export.imported import ImportedProgram, Result
 from dlc.frontend.guard import Guard
-from dlc.frontend.imported import ImportedProgram, Result
-from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.ambient import FLAGS, Ambient
+from dlc.frontend.state.free_variables import FreeVariables
+from dlc.frontend.state.module_attributes import ModuleAttributes
 from dlc.ir.span import span
 from dlc.saved.entries import Entry, EntryError
 from dlc.target import WIDEST_ACCESS

@@ -35,7 +35,7 @@ from dlc.backend.host_program import HostProgram
 from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.kernel import FuncOp
 from dlc.dialects.main_function import main_of
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.pipeline import text_of
 from dlc.saved.archive import read_archive, write_archive
 from dlc.saved.call import (

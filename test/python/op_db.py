@@ -30,7 +30,7 @@ from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.host.host_backend import HostBackend
 from dlc.compiler import Variant
 from dlc.diagnostics import OpError
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.conditioning import Expected

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 from dlc.judge.reference import evaluate
 

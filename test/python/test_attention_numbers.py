@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 import dlc
 from dlc.dialects.loop import ReduceOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.judge.accuracy import compare
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 

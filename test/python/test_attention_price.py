@@ -10,7 +10,7 @@ from test_fusion import TO_LOOPS, loops, run
 
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.kernel_program import isolated
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_ranking import ranked_cascades
 from dlc.schedule.cascade_tiles import PADDING

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import dlc
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.export.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
 
 

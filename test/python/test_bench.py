@@ -16,7 +16,7 @@ import static_table
 import torch
 
 from dlc.analysis.kernel.occupancy import fill, occupancy
-from dlc.frontend.capture import capture_text
+from dlc.frontend.scripts.capture import capture_text
 from dlc.target import KIB, TARGETS, get_target
 
 

@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 import dlc
-from dlc.frontend.ambient import FLAGS
-from dlc.frontend.free_variables import FreeVariables
-from dlc.frontend.names_read import Bindings, names_in_code
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.ambient import FLAGS
+from dlc.frontend.state.free_variables import FreeVariables
+from dlc.frontend.state.names_read import Bindings, names_in_code
 
 X = torch.arange(6.0).view(2, 3) - 2
 Program = Callable[..., torch.Tensor]

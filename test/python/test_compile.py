@@ -24,7 +24,7 @@ import dlc
 from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
-from dlc.frontend.capture import capture_text
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import UnsupportedError
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.judge.conditioning import Expected
 
 

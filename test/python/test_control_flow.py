@@ -17,7 +17,7 @@ import dlc
 from dlc.backend import BackendError
 from dlc.compiler import CompiledProgram
 from dlc.dialects import host, host_flow
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import dlc
 from dlc.backend import LaunchError
-from dlc.frontend.questions import Questions
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.questions import Questions
 
 CLASSES = torch.arange(7 * 3 * 5).reshape(7, 3, 5).sin().log_softmax(-1)
 TARGETS = torch.tensor([[1, 2, 3, 3], [3, 1, 1, 3], [1, 3, 3, 1]])

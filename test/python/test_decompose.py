@@ -22,7 +22,7 @@ from xdsl.ir import Block, Region
 
 from dlc.dialects.tensor_ir import ConstantOp, ElementwiseOp, IndexMapOp, ReduceOp
 from dlc.dialects.torch import AtenOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.registry import register
 from dlc.transforms.tensor.compose_index_maps import ComposeIndexMapsPass
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass, UnsupportedOperations

@@ -16,9 +16,9 @@ from torch.export import Dim, ShapesCollection
 
 import dlc
 from dlc.compiler import CompiledProgram
-from dlc.frontend.fx import import_program, import_sized
-from dlc.frontend.imported import ImportedProgram
-from dlc.frontend.sized_program import SizedProgram
+from dlc.frontend.export.fx import import_program, import_sized
+from dlc.frontend.export.imported import ImportedProgram
+from dlc.frontend.export.sized_program import SizedProgram
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.importing import specialized
 from dlc.pipeline import run_pipeline, text_of

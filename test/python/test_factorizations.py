@@ -23,8 +23,8 @@ import dlc
 from dlc.backend.export import export_program
 from dlc.diagnostics import OpError
 from dlc.dialects.host_flow import ForOp
-from dlc.frontend.factorizations import jacobi
-from dlc.frontend.fx import import_program
+from dlc.frontend.aten.factorizations import jacobi
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare
 

@@ -25,10 +25,10 @@ from xdsl.printer import Printer
 from dlc import dynamo
 from dlc.dialects.torch import AtenOp, Torch
 from dlc.dialects.user_outputs import outputs_of
-from dlc.frontend.capture import capture_script, capture_text
-from dlc.frontend.fx import import_program, import_sized
-from dlc.frontend.imported import ImportedProgram
-from dlc.frontend.sized_program import SizedProgram
+from dlc.frontend.export.fx import import_program, import_sized
+from dlc.frontend.export.imported import ImportedProgram
+from dlc.frontend.export.sized_program import SizedProgram
+from dlc.frontend.scripts.capture import capture_script, capture_text
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.ir.leaves import Output, View
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS

@@ -24,7 +24,7 @@ import dlc
 from dlc.analysis.loop.contraction import contractions
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table

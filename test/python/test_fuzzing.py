@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
 from dlc.backend.host.host_backend import HostBackend
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.judge.conditioning import Expected
 from dlc.registry import get_pass, parse_pipeline
 

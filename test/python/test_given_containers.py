@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules import module
 
 import dlc
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure
 
 

@@ -33,7 +33,7 @@ from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host.host_kernel import HostKernel
 from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.loop import KernelOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DenseArrayBase
 import dlc
 from dlc.backend import LaunchError
 from dlc.dialects.main_function import attributes_of, main_of
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.judge.random_inputs import random_arguments
 from dlc.transforms.tensor.decompose_torch import UnsupportedOperations
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS

@@ -13,7 +13,7 @@ from xdsl.parser import Parser
 
 from dlc.backend.executor import Executor, get_backend
 from dlc.cli.dlc_cli import main
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.pipeline import run_pipeline, text_of
 from dlc.simulator.checker import check_module
 from dlc.stages import compiler_context

@@ -23,8 +23,8 @@ from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.stored_program import FACTS, program_of_json, program_to_json
 from dlc.cli import dlc_cli
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.kernel_cache import Lowered, lower
 from dlc.passes import Stage
 from dlc.pipeline import Observer, run_pipeline

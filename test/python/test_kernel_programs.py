@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc_bench.records import where_and_when
 from dlc_bench.work import product_flops

@@ -22,10 +22,10 @@ from dlc.cli import dlc_cli, known_run
 from dlc.cli.job import Job
 from dlc.cli.observers import Remarks, Timing
 from dlc.cli.program_input import Loaded
-from dlc.frontend.capture import capture_text
-from dlc.frontend.export_text import text_of_export
-from dlc.frontend.exported_call import ExportedCall, export_call
-from dlc.frontend.fx import import_call
+from dlc.frontend.export.export_text import text_of_export
+from dlc.frontend.export.exported_call import ExportedCall, export_call
+from dlc.frontend.export.fx import import_call
+from dlc.frontend.scripts.capture import capture_text
 from dlc.judge.plain_calls import PlainCalls
 from dlc.judge.plain_program import plain_calls
 from dlc.judge.reference import evaluate
@@ -284,9 +284,10 @@ def test_a_second_run_imports_no_more_than_it_needs(cache: Path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.splitlines()[-1].split()
     needless = ("xdsl", "dlc.dialects", "dlc.transforms", "dlc.schedule", "dlc.simulator",
-                "dlc.frontend.fx", "dlc.pipeline", "dlc.registry", "dlc.compiler",
-                "dlc.frontend.imported", "dlc.frontend.decomposing", "dlc.frontend.factorizations",
-                "dlc.frontend.unchecked_functions", "dlc.frontend.sized_call", "dlc.ir.sizes",
+                "dlc.pipeline", "dlc.registry", "dlc.compiler", "dlc.ir.sizes",
+                "dlc.frontend.export.fx", "dlc.frontend.export.imported",
+                "dlc.frontend.export.sized_call", "dlc.frontend.aten.decomposing",
+                "dlc.frontend.aten.factorizations", "dlc.frontend.aten.unchecked_functions",
                 "dlc.backend.memory_use", "dlc.backend.cuda", "dlc.backend.export")  # fmt: skip
     found = {name for name in loaded if name.startswith(needless)}
     assert found <= {"xdsl", "xdsl.utils", "xdsl.utils.exceptions"}  # the classes of errors

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import dlc
-from dlc.frontend.lookup import Lookup
+from dlc.frontend.state.lookup import Lookup
 
 ONE, OTHER = object(), object()
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from stub_driver import needs_bindings, run_with_driver
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc_bench import graphs
 from dlc_bench.contender import Contender, dlc, eager, torch_compile
 from dlc_bench.device import Device, Rates, find_device

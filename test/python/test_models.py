@@ -19,7 +19,7 @@ from torch import nn
 import dlc
 from dlc.cli.dlc_cli import main
 from dlc.compiler import CompiledProgram
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure
 from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate

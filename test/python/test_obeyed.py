@@ -18,7 +18,7 @@ from dlc.cli import dlc_opt
 from dlc.cli.dlc_cli import main
 from dlc.diagnostics import TextError
 from dlc.dialects import tile
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.remarks import collect

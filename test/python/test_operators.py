@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.tensor_ir import ReduceOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare
 from dlc.transforms.tensor.compose_index_maps import ComposeIndexMapsPass

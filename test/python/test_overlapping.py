@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import dlc
-from dlc.frontend.overlapping import col2im, unfold_backward
+from dlc.frontend.aten.overlapping import col2im, unfold_backward
 from dlc.judge.accuracy import compare
 
 aten = torch.ops.aten

@@ -19,8 +19,8 @@ from xdsl.context import Context
 import dlc
 from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError, TextError
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate

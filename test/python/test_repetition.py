@@ -13,7 +13,7 @@ from torch import Tensor
 from dlc.analysis.loop.loops import share_held
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.ir.expr import Expr
 from dlc.passes import steps
 from dlc.pipeline import apply_pass, run_pipeline

@@ -14,7 +14,7 @@ from dlc.cli.reproduced import check_kernel
 from dlc.diagnostics import OpError
 from dlc.dialects.host import LaunchOp
 from dlc.dialects.torch import AtenOp
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.ir.provenance import set_values
 from dlc.pipeline import run_pipeline
 from dlc.stages import compiler_context

@@ -22,7 +22,7 @@ from dlc.cli.dlc_cli import main
 from dlc.diagnostics import OpError
 from dlc.dialects.main_function import main_of
 from dlc.dialects.user_outputs import outputs_of
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.ir.locations import LocParser
 from dlc.stages import compiler_context

@@ -10,8 +10,8 @@ import torch
 from script_texts import assert_as_python, assert_as_python_or_refused, plain
 
 from dlc.cli.dlc_cli import main
-from dlc.frontend.capture import capture_script, capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_script, capture_text
 from dlc.frontend.source import ImportFailure
 
 LINEAR = "m = nn.Linear(4, 4)\n"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from script_texts import plain
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
 ADDING = (

@@ -14,7 +14,7 @@ import pytest
 import torch
 from script_texts import USED, captured, captured_or_why, plain
 
-from dlc.frontend.capture import capture_text
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure, UnsupportedError
 
 LIMIT = sys.getrecursionlimit()

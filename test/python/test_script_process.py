@@ -16,10 +16,10 @@ import torch
 from script_texts import assert_as_python, captured_or_why, plain
 from torch import nn
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
-from dlc.frontend.process_state import ProcessState
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.process_state import ProcessState
 
 IMPORTS = "import builtins, functools, os, sys, warnings\n"
 CACHED = "@functools.lru_cache\ndef f(n):\n    return n"

@@ -12,9 +12,9 @@ from script_texts import captured, plain
 from torch import nn
 
 from dlc.cli.dlc_cli import main
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
-from dlc.frontend.mementos import Memento
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
+from dlc.frontend.scripts.mementos import Memento
 from dlc.frontend.source import ImportFailure
 
 LINEAR = "m = nn.Linear(4, 4)\n"

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.export import Dim
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.exported_call import export_call
+from dlc.frontend.export.exported_call import export_call
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
 X = "x = torch.randn(64, 16)\n"

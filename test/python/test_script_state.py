@@ -17,11 +17,11 @@ import torch
 from script_texts import assert_as_python, assert_as_python_or_refused, plain
 from torch import nn
 
-from dlc.frontend import script_turns
-from dlc.frontend.capture import capture_script, capture_text
-from dlc.frontend.fx import import_program
-from dlc.frontend.mementos import Memento
-from dlc.frontend.script_state import ScriptState, text_of
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts import script_turns
+from dlc.frontend.scripts.capture import capture_script, capture_text
+from dlc.frontend.scripts.mementos import Memento
+from dlc.frontend.scripts.script_state import ScriptState, text_of
 from dlc.frontend.source import ImportFailure
 from dlc.judge.reference import evaluate
 

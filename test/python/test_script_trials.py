@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
 IMPORTS = "import contextvars, ctypes, hashlib, os, re, sys, time, uuid\n"

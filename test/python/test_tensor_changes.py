@@ -7,10 +7,10 @@ import torch
 from script_texts import assert_as_python, assert_as_python_or_refused
 from torch import nn
 
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
-from dlc.frontend.mementos import Memento
-from dlc.frontend.tensor_changes import may_have_changed, refill, version_of
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
+from dlc.frontend.scripts.mementos import Memento
+from dlc.frontend.state.tensor_changes import may_have_changed, refill, version_of
 from dlc.judge.reference import evaluate
 
 TOP = "    x = torch.randn(2, 5, 7, 8)\n    t, i = x.flatten(1).topk(3)\n"

@@ -23,8 +23,8 @@ from dlc.cli.dlc_cli import main
 from dlc.dialects import host
 from dlc.dialects.loop import KernelOp
 from dlc.escapes import html_json, html_text
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.passes import PRINTED
 from dlc.registry import register
 from dlc.schedule.estimate import estimate

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import dlc
 from dlc.backend import BackendError, LaunchError
 from dlc.cli.dlc_cli import main
-from dlc.frontend.capture import capture_text
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
 FAR = torch.device("cuda", 0)

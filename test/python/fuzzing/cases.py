@@ -26,8 +26,8 @@ from dlc.cli.check import as_array
 from dlc.diagnostics import OpError, TextError
 from dlc.dialects import kernel, loop
 from dlc.dialects.torch import AtenOp
-from dlc.frontend.capture import capture_text
-from dlc.frontend.fx import import_program
+from dlc.frontend.export.fx import import_program
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.conditioning import Expected
 from dlc.passes import CHOOSING, steps_between

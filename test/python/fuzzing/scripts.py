@@ -19,9 +19,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.capture import capture_text
+from dlc.frontend.export.torch_export import export
+from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.torch_export import export
 
 SEEDS = (0, 1)
 REFUSED = (

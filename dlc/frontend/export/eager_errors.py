@@ -1,0 +1,130 @@
+"""
+What eager PyTorch refuses for the values or for want of them, which an export does not ask.
+
+`x.max()` of nothing, `i // 0` and a product of f32 and f64 trace as well as any call. They raise
+here, when the program is compiled, what they raise in eager PyTorch on a CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from math import prod
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.utils._pytree import tree_map_only
+
+from dlc.frontend.aten.taken_apart import overload_name
+from dlc.frontend.source import ImportFailure, Place, place_of
+
+
+class EmptyError(ImportFailure, RuntimeError):
+    """An operation has no result for a tensor without elements."""
+
+
+class EmptyIndexError(ImportFailure, IndexError):
+    """The same where PyTorch calls it an error of a dimension."""
+
+
+class DivisionByZero(ImportFailure, RuntimeError, ZeroDivisionError):
+    """Integers are divided by a constant that is zero."""
+
+
+class MixedTypes(ImportFailure, RuntimeError):
+    """An operation does not take tensors of these dtypes together."""
+
+
+BESIDE_ALL = frozenset((torch.bool, torch.int64))
+"""Dtypes of masks and indices, which operations take beside others."""
+OF_TYPES = re.compile(r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long)")
+SMALL = 4096
+"""Elements of a tensor that an operation may write to where its dtypes are tried."""
+DIVISIONS = frozenset(("div", "floor_divide", "fmod", "remainder"))
+
+
+def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> None:
+    """Raises what eager PyTorch does for an ATen call with these arguments, by name."""
+    name = str(node.target).removeprefix("aten.")
+    result = node.meta.get("val")
+    if name.partition(".")[0] in DIVISIONS and isinstance(result, torch.Tensor):
+        integral = not result.is_floating_point() and result.numel() > 0
+        if integral and not isinstance(other := arguments["other"], Node) and other == 0:
+            raise DivisionByZero(f"{name}: expected integers to be divided by other than 0", place)
+    values = [n.meta.get("val") for n in node.all_input_nodes]
+    tensors = [v for v in values if isinstance(v, torch.Tensor) or not _is_of_sizes(v)]
+    _check_types(node, name, tensors, place)
+    if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
+        return
+    args, kwargs = tree_map_only(Node, _empty, (node.args, dict(node.kwargs)))
+    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    try:
+        with torch.no_grad():
+            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+    except IndexError as error:
+        raise EmptyIndexError(f"{name}: {error}", place) from None
+    except RuntimeError as error:
+        raise EmptyError(f"{name}: {error}", place) from None
+
+
+def check_types(graph: Graph, whole: Container[str] | None, shown_as: Mapping[str, str]) -> None:
+    """
+    MixedTypes for an operation of an exported graph that is not in `whole`: what it is taken apart
+    into would promote dtypes that eager PyTorch does not take together.
+    """
+    for node in graph.nodes:
+        name = overload_name(node.target)
+        if name and whole is not None and name not in whole:
+            tensors = [n.meta.get("val") for n in node.all_input_nodes]
+            try:
+                _check_types(node, name, tensors, None)
+            except MixedTypes as error:
+                place = place_of(node.meta.get("stack_trace"), shown_as)
+                raise MixedTypes(error.message, place) from None
+
+
+def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:
+    """Raises what an operation that is not elementwise does where dtypes do not go together."""
+    dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)} - BESIDE_ALL
+    if len(dtypes) < 2 or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
+        return
+    args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
+    try:
+        with torch.no_grad():
+            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+    except RuntimeError as error:
+        if OF_TYPES.search(str(error)):
+            raise MixedTypes(f"{name}: {error}", place) from None
+
+
+def _is_of_sizes(value: object) -> bool:
+    from dlc.frontend.export.size_names import (
+        is_of_sizes,  # what programs without sizes need not import
+    )
+
+    return is_of_sizes(value)
+
+
+def _zeros(node: Node) -> Any:
+    """Zeros, of which there is one in memory if there are many, for what a node stands for."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (list, tuple)) else _number(value)
+    shape = tuple(map(_number, value.shape))
+    if prod(shape) <= SMALL:
+        return torch.zeros(shape, dtype=value.dtype, device=value.device)
+    return torch.zeros((), dtype=value.dtype, device=value.device).expand(shape)
+
+
+def _empty(node: Node) -> torch.Tensor | int:
+    """What a node stands for, which has no elements or is a size: of the call that is imported."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return _number(value)
+    shape, strides = (tuple(map(_number, n)) for n in (value.shape, value.stride()))
+    return torch.empty_strided(shape, strides, dtype=value.dtype)
+
+
+def _number(size: int | torch.SymInt) -> int:
+    return size if isinstance(size, int) else size.node.hint

@@ -1,0 +1,52 @@
+"""A function as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dlc.frontend.state.names_read import Binding, Bindings, unwrapped
+
+
+class FunctionModule(torch.nn.Module):
+    """
+    A function as a module. The modules and tensors that the function (or one that it calls) reads
+    are attributes under their names, so they are known by these.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        self.tensors: dict[str, Binding] = {}
+        """The names that were bound to tensors."""
+        for name, (value, bindings) in held_by(function).items():
+            if not hasattr(self, name):
+                setattr(self, name, value)
+                if name in vars(self) and len(bindings) == 1:
+                    self.tensors[name] = bindings[0]
+
+    def follow(self) -> None:
+        """Names that are bound to other tensors by now are so here."""
+        for name, binding in self.tensors.items():
+            if isinstance(value := binding.value, torch.Tensor):
+                vars(self)[name] = value
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Sequence[Binding]]]:
+    """The modules and tensors that code reads, by name, and where; a method reads its module."""
+    reached = Bindings()
+    found: dict[str, tuple[torch.nn.Module | torch.Tensor, list[Binding]]] = {}
+    for binding in reached.reach(function):
+        value = unwrapped(binding.value)
+        if isinstance(value, (torch.nn.Module, torch.Tensor)):
+            first, bindings = found.setdefault(binding.name, (value, []))
+            if first is value:
+                bindings.append(binding)
+    for owner in reached.receivers:
+        found.setdefault(type(owner).__name__.lower(), (owner, []))
+    return dict(found)

@@ -1,0 +1,281 @@
+"""
+The names that the code of a program reads: in closures, among globals, defaults of functions, and
+attributes of Python modules and classes.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial, partialmethod
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
+
+import torch
+
+from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
+from dlc.frontend.state.foreign import is_foreign
+from dlc.frontend.state.lookup import Lookup
+from dlc.frontend.state.module_attributes import own_attributes
+
+DEFAULTS = ("__code__", "__defaults__", "__kwdefaults__")
+"""What a function is, beside its names."""
+CALLED = ("__call__",)
+CALLED_CLASS = ("__init__", "__post_init__")
+CALLED_MODULE = ("forward", *CALLED)
+"""What runs without being named where an object is called."""
+
+NAME_LOADS = {
+    dis.opmap[name]: (name in ("LOAD_GLOBAL", "LOAD_NAME"), flags)
+    for name, flags in {
+        "LOAD_GLOBAL": 1,
+        "LOAD_NAME": 0,
+        "LOAD_METHOD": 0,
+        "LOAD_ATTR": int(sys.version_info >= (3, 12)),
+        "LOAD_SUPER_ATTR": 2,
+    }.items()
+    if name in dis.opmap
+}
+"""Bytecode that reads a name: True if a global's, and the bits of its argument below the name's."""
+
+Holder: TypeAlias = "CellType | dict[str, Any] | type | FunctionType"
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """
+    A name and where it is bound: in a closure, a namespace (globals, a Python module, attributes of
+    a function), a class; or one of `DEFAULTS` of a function.
+    """
+
+    holder: Holder
+    name: str
+
+    @cached_property
+    def get(self) -> Callable[[str, Any], Any]:
+        """Looks up a name in the holder, with a value for none."""
+        match self.holder:
+            case dict():
+                return self.holder.get
+            case type():
+                return vars(self.holder).get
+            case CellType():
+                return partial(_content, self.holder)
+            case _:
+                return partial(getattr, self.holder)
+
+    @property
+    def value(self) -> Any:
+        """What it is bound to now, or MISSING."""
+        return self.get(self.name, MISSING)
+
+    def add_to(self, lookup: Lookup) -> None:
+        """Has what it is bound to looked up with others."""
+        match self.holder:
+            case dict() | type():
+                lookup.add(self.holder, self.name)
+            case CellType():
+                lookup.add_attribute(self.holder, "cell_contents")
+            case _:
+                lookup.add_attribute(self.holder, self.name)
+
+    @property
+    def place(self) -> Hashable:
+        """What two bindings of one name in one place have in common."""
+        return id(self.holder), self.name
+
+    def bind(self, value: Any) -> None:
+        match self.holder:
+            case dict() if value is MISSING:
+                self.holder.pop(self.name, None)
+            case dict():
+                self.holder[self.name] = value
+            case CellType() if value is MISSING:
+                del self.holder.cell_contents
+            case CellType():
+                self.holder.cell_contents = value
+            case owner if value is MISSING:
+                delattr(owner, self.name)
+            case owner:
+                setattr(owner, self.name, value)
+
+
+def _content(cell: CellType, name: str, default: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return default
+
+
+Owners: TypeAlias = tuple[type, ...]
+"""Classes in which names are looked up that code reads as attributes."""
+Reached: TypeAlias = tuple[Any, Owners]
+"""A value; in its code, which may be that of a method, `self` or what it holds is of the owners."""
+
+
+@dataclass
+class Bindings:
+    """
+    What code reads, as far as it is reached: through the functions that it names, those in
+    containers and `functools.partial`, forwards and hooks of modules; and what a function names as
+    an attribute, in the class that it is a method of and in the values that its names are bound to.
+    """
+
+    found: dict[Hashable, Binding] = field(default_factory=dict)
+    receivers: list[torch.nn.Module] = field(default_factory=list)
+    """The modules whose bound methods are reached."""
+    _seen: dict[Hashable, Reached] = field(default_factory=dict)
+    """By identity, and kept, so that it stays theirs."""
+
+    def reach(self, value: Any) -> Sequence[Binding]:
+        """The bindings that are reached from a value, and were not before."""
+        return self._walk([(value, ())])
+
+    def reach_member(self, owner: type, name: str) -> Sequence[Binding]:
+        """Those of what objects of a class have under a name."""
+        before = len(self.found)
+        members = list(self._members(owner, (name,), (owner,)))
+        own = list(self.found.values())[before:]
+        return [*own, *self._walk(members)]
+
+    def _walk(self, pending: list[Reached]) -> Sequence[Binding]:
+        before = len(self.found)
+        while pending:
+            value, owners = pending.pop()
+            where = id(value), *map(id, owners)
+            if where not in self._seen:
+                self._seen[where] = value, owners
+                pending += self._inside(value, owners)
+        return list(self.found.values())[before:]
+
+    def _note(self, binding: Binding) -> Any:
+        """What it is bound to."""
+        return self.found.setdefault(binding.place, binding).value
+
+    def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
+        match value:
+            case FunctionType():
+                yield from self._in_function(value, owners)
+            case MethodType():
+                if isinstance(value.__self__, torch.nn.Module):
+                    self.receivers.append(value.__self__)
+                yield value.__func__, (type(value.__self__),)
+                yield value.__self__, ()
+            case torch.nn.Module():
+                for kind, modules in _by_kind(value).items():
+                    yield from self._in_modules(kind, modules)
+            case staticmethod() | classmethod():
+                yield value.__func__, owners
+            case property():
+                yield value.fget, owners
+            case cached_property():
+                yield value.func, owners
+            case partial() | partialmethod():
+                yield value.func, owners
+                yield from _items((value.args, value.keywords))
+            case torch.Tensor() | ModuleType():
+                pass
+            case _ if isinstance(value, CONTAINERS):
+                yield from _items(value)
+            case _:
+                of_class = isinstance(value, type)
+                kind, names = (value, CALLED_CLASS) if of_class else (type(value), CALLED)
+                yield from self._members(kind, names, (kind,))
+                yield _wrapped(value), owners
+
+    def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
+        yield _wrapped(function), owners
+        if is_foreign(function.__globals__.get("__name__")):
+            return
+        attributes = names_in_code(function.__code__)[1]
+        for owner in owners:
+            yield from self._members(owner, attributes, owners)
+        for binding in _bindings(function):
+            value = self._note(binding)
+            yield value, ()
+            named = isinstance(value, type | ModuleType | FunctionType)
+            kind: Any = value if named else type(value)
+            inner = (kind,) if isinstance(kind, type) else ()
+            yield from self._members(kind, attributes, inner)
+
+    def _members(
+        self, owner: type | ModuleType | FunctionType, names: Iterable[str], owners: Owners
+    ) -> Iterator[Reached]:
+        """What a class, also a base of another one, or a namespace has under such names."""
+        if isinstance(owner, type):
+            bases = [kind for kind in owner.__mro__ if not is_foreign(kind.__module__)]
+            names = [name for name in names if hasattr(owner, name)] if bases else ()
+            holders: Sequence[Holder] = bases
+        else:
+            own = vars(owner)
+            names = () if is_foreign(own.get("__name__")) else [n for n in names if n in own]
+            holders = [own]
+        for holder in holders:
+            for name in names:
+                yield self._note(Binding(holder, name)), owners
+
+    def _in_modules(self, kind: type, modules: Sequence[torch.nn.Module]) -> Iterator[Reached]:
+        """What modules of one class do when they are called."""
+        held = [v for m in modules for v in own_attributes(m).values() if not has_value(v)]
+        owners = (kind, *dict.fromkeys(map(type, held)))
+        yield from self._members(kind, CALLED_MODULE, owners)
+        yield from ((value, ()) for value in held)
+
+
+def _by_kind(root: torch.nn.Module) -> Mapping[type, Sequence[torch.nn.Module]]:
+    kinds: dict[type, list[torch.nn.Module]] = {}
+    for module in root.modules():
+        kinds.setdefault(type(module), []).append(module)
+    return kinds
+
+
+def _items(container: Any) -> Iterator[Reached]:
+    """What is in a container and may have code."""
+    if not isinstance(container, slice):
+        items = items_of(container)
+        yield from ((item, ()) for item in items if not isinstance(item, type | torch.Tensor))
+
+
+def _wrapped(value: Any) -> Any:
+    """What a decorator was given, else None."""
+    return getattr(value, "__dict__", {}).get("__wrapped__")
+
+
+def unwrapped(value: Any) -> Any:
+    """What it is without decorators."""
+    while (inner := _wrapped(value)) is not None:
+        value = inner
+    return value
+
+
+def _bindings(function: FunctionType) -> Iterator[Binding]:
+    """The names that one function refers to, and its defaults."""
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        yield Binding(cell, name)
+    for name in names_in_code(function.__code__)[0]:
+        yield Binding(function.__globals__, name)
+    for name in DEFAULTS:
+        yield Binding(function, name)
+
+
+@cache
+def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The globals that code reads, and the attributes, that of functions in it included."""
+    read: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    bytecode, high = code.co_code, 0
+    for operation, low in zip(bytecode[::2], bytecode[1::2], strict=True):
+        argument = high | low
+        high = argument << 8 if operation == dis.EXTENDED_ARG else 0
+        if (load := NAME_LOADS.get(operation)) is not None:
+            is_global, flags = load
+            read[is_global][code.co_names[argument >> flags]] = None
+    globals, attributes = read[True], read[False]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            more = names_in_code(constant)
+            globals |= dict.fromkeys(more[0])
+            attributes |= dict.fromkeys(more[1])
+    return tuple(globals), tuple(attributes)
