@@ -505,6 +505,24 @@ def test_reduction_and_copies_on_gpus() -> None:
     assert nvcc_takes(text, "sm_80", "sm_90", "sm_120") == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("count", "bounds"), [(21000, "128, 2"), (30000, "128, 1"), (12000, "128"), (1, "128")]
+)
+def test_where_shared_memory_leaves_room_for_all_registers_nvcc_is_told(
+    count: int, bounds: str
+) -> None:
+    """Of 128 threads an SM has registers for 2 blocks with all that a thread may have."""
+    slab = f"memref<{count}xf32, #kernel.shared>"
+    kernel = f"""kernel.func @k() -> (%y: memref<128xf32>) grid 1 block 128 {{
+      %t = kernel.thread_id
+      %slab = kernel.alloc_shared : {slab}
+      %v = kernel.load %slab[0] : {slab}
+      kernel.store %v, %y[%t] : memref<128xf32>
+    }}"""
+    module = parse(f'builtin.module attributes {{dlc.target = "sm_90"}} {{ {kernel} }}')
+    assert f"__launch_bounds__({bounds})" in print_kernel(kernel_of(module))
+
+
 def test_small_shared_memory_is_static() -> None:
     func = gemm()
     assert shared_bytes(func) == 2 * 128 * 16 * 4

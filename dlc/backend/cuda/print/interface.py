@@ -53,8 +53,10 @@ def blocks_at_once(func: kernel.FuncOp) -> list[int]:
     target = None if module is None else stated_target(module)
     if target is None:
         return []
-    held = occupancy(get_target(target), func.block_size, MAX_REGISTERS, shared_bytes(func))
-    return [held.blocks] if held.limit == "shared" and held.blocks else []
+    chip, shared = get_target(target), shared_bytes(func)
+    room = occupancy(chip, func.block_size, 1, shared)
+    held = occupancy(chip, func.block_size, MAX_REGISTERS, shared)
+    return [held.blocks] if room.limit == "shared" and room.blocks == held.blocks > 0 else []
 
 
 def shared_bytes(func: kernel.FuncOp) -> int:
