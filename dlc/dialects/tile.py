@@ -322,7 +322,8 @@ class ReduceOp(ReduceOpBase):
     One that is `split`, as in `tile.reduce add by <m16n8k8, tf32>(…) split serial(%ki in 4)
     fragment(%kf in 8) -> f32`, takes each factor apart into a sum of two of tf32, and adds three of
     their four products, all but that of both small ones. It has accumulators of its own, which are
-    added to those of a reduce around it in f32: what tensor cores add does not grow long.
+    added to those of a reduce around it in f32: what tensor cores add does not grow long. One that
+    is `apart` has such accumulators, too, and takes no factor apart.
 
     One by a warpgroup that leaves `pending 1` need not have summed the products of its last
     execution when the next one begins: the slabs that they read stay as they are until its end.
@@ -334,11 +335,12 @@ class ReduceOp(ReduceOpBase):
     mma = opt_prop_def(MmaAttr)
     lanes = var_operand_def(IndexType())
     split = opt_prop_def(UnitAttr)
+    apart = opt_prop_def(UnitAttr)
     pending = opt_prop_def(IntegerAttr.constr(i64))
     assembly_format = (
         "custom<Name>($monoid) (`skipping` $skips^)? (`rising` $rising^)?"
         " (`by` $mma^ `(` $lanes `)`)?"
-        " (`split` $split^)? (`pending` $pending^)?"
+        " (`split` $split^)? (`apart` $apart^)? (`pending` $pending^)?"
         " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
     KINDS: ClassVar = (SERIAL, REGISTER, FRAGMENT)
@@ -366,18 +368,31 @@ class ReduceOp(ReduceOpBase):
         """The executions whose products may be in flight after one; 0 if all are summed."""
         return 0 if self.pending is None else self.pending.value.data
 
-    def set_mma(self, mma: MmaAttr, lanes: Sequence[SSAValue], *, split: bool = False) -> None:
+    @property
+    def has_own_sums(self) -> bool:
+        """True if what it sums is added to the sums of a reduce around it at its end."""
+        return self.split is not None or self.apart is not None
+
+    def set_mma(
+        self, mma: MmaAttr, lanes: Sequence[SSAValue], *, split: bool = False, apart: bool = False
+    ) -> None:
         """Says how warps fold the fragment axis, and what numbers the places of a fragment."""
         self.mma, self.operands = mma, list(lanes)
-        self.split = UnitAttr() if split else None
+        self.split, self.apart = (UnitAttr() if told else None for told in (split, apart))
 
     def verify_(self) -> None:
         super().verify_()
         verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
+        if self.apart is not None and (self.mma is None or self.split is not None):
+            raise VerifyException(
+                "expected `by` a product of matrices that is not `split` for what is `apart`"
+            )
         if self.rising is not None and self.monoid_name.data != EXPSUM:
             raise VerifyException(f"expected a rising {EXPSUM}, found {self.monoid_name.data}")
         if self.pending is None:
             return
+        if self.has_own_sums:
+            raise VerifyException("expected no products `pending` of sums that are added at once")
         if self.mma is None or not self.mma.is_of_warpgroup or self.left_pending < 1:
             raise VerifyException(
                 f"expected `pending` a count >= 1 of products by a warpgroup, found "

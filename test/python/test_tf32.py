@@ -117,11 +117,16 @@ BY_GROUPS: dict[str, tuple[loop_cases.Case, str]] = {
 }
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["", "apart"])
 @pytest.mark.parametrize("name", BY_GROUPS)
-def test_products_of_warpgroups(name: str) -> None:
+def test_products_of_warpgroups(name: str, apart: bool) -> None:
+    """What a chunk's products sum may be added to a thread's sums apart."""
     case, text = BY_GROUPS[name]
     case = in_f32(case)
-    module = test_wgmma_tiles.steps(case, by_groups(text))
+    text = by_groups(text)
+    if apart:
+        text = text.replace("precision=tf32", "precision=tf32 apart=true")
+    module = test_wgmma_tiles.steps(case, text)
     assert any(isinstance(op, kernel.WgmmaOp) for op in module.walk())
     (found,) = run_module(module, case.inputs)
     judge(case, found, "tf32", name)
@@ -234,6 +239,12 @@ REFUSED = {
     ),
     "runs": (
         by_tf32(SMALL, "tf32").replace("vector=8", "vector=16"), "expected K in runs of 8",
+    ),
+    "apart, threads": (
+        SMALL.replace("mma=m16n8k16", "apart=true"), "expected sums of tensor cores, all of K: thr",
+    ),
+    "apart, three products": (
+        by_tf32(SMALL, "3xtf32 apart=true"), "those of 3xtf32 are so anyway",
     ),
     "f32 as halves": (SMALL, "expected factors of one type, f16 or bf16, found f32"),
 }  # fmt: skip

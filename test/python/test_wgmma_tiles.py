@@ -57,6 +57,7 @@ CASES: dict[str, tuple[Case, str]] = {
     "32 bytes": (product(64, 64, 64, w_turned=True), schedule((64, 64), (64, 64), 64, 16, 32)),
     "64 bytes": (product(64, 64, 96), schedule((64, 64), (64, 64), 64, 32, 64)),
     "not asynchronous": (product(64, 64, 128), SMALL.replace("async-copy,", "")),
+    "apart": (product(72, 80, 200), SMALL.replace("k16}", "k16 apart=true}")),
     "in flight": (product(72, 80, 200, w_turned=True), IN_FLIGHT),
     "two chunks in flight": (product(64, 64, 128), IN_FLIGHT),
     "four slots in flight": (product(64, 72, 328), IN_FLIGHT.replace("depth=3", "depth=4")),
@@ -171,6 +172,7 @@ AHEAD = {
         "its 64 threads are no whole warpgroups",
     ),
     "slots": (IN_FLIGHT.replace("depth=3", "depth=2"), "a ring of two slots holds no chunk beside"),
+    "apart": (IN_FLIGHT.replace("k16}", "k16 apart=true}"), "added before the next products"),
     "TMA": (TMA.replace("outer", "outer{products=1}"), "a ring that TMA fills is released at"),
     "a producer of a ring that threads fill": (
         SMALL.replace("outer", "outer{producer=1}"),
@@ -277,7 +279,7 @@ def test_a_producer_of_other_products(name: str) -> None:
 
 
 MUTATED = [
-    "plain", "plain, by TMA", "in flight", "plain, by TMA, with a producer",
+    "plain", "plain, by TMA", "in flight", "apart", "plain, by TMA, with a producer",
     "by TMA, with a producer that keeps few registers",
 ]  # fmt: skip
 if os.environ.get("DLC_PREFIX"):  # more chunks than slots, several blocks: half a minute

@@ -201,6 +201,9 @@ class PipelineKOuterPass(SchedulingPass):
         if not products:
             message = "no warpgroup multiplies matrices in its loops"
             raise OptionError("products", message, "register-tile{mma=m64n128k16} makes them")
+        if any(op.has_own_sums for op in products):
+            message = "what is summed apart is added before the next products are requested"
+            raise OptionError("products", message, "leave products out, or apart")
         if any(fill.source.fill_kind == TMA for fill in fills):
             message = "a ring that TMA fills is released at the end of an iteration"
             raise OptionError("products", message, "leave tma-copy out, or products")
@@ -320,7 +323,9 @@ def _in_flight(s: Situation) -> tuple[int, ...]:
     ops = list(s.kernel.launch.walk())
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
     fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
-    return (0, 1) if fit and any(map(_is_by_warpgroup, ops)) else (0,)
+    products = [op for op in ops if _is_by_warpgroup(op)]
+    own = any(op.has_own_sums for op in products)
+    return (0, 1) if fit and products and not own else (0,)
 
 
 def _iteration(loop: tile.ReduceOp) -> Expr:

@@ -106,6 +106,14 @@ class RegisterTilePass(SchedulingPass):
       %p = tile.reduce add by <m16n8k8, tf32>(%group, %member, %half, %pair) split
           serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
     ```
+
+    Tensor cores need not round their sums to the nearest, so that a long one is off by more than
+    that of a thread. With `apart=true`, each chunk of K has sums of its own, which threads add to
+    theirs in f32: twice the registers for sums, and an addition for each and each chunk.
+    ```
+      %p = tile.reduce add by <m64n128k8, tf32>(%quarter, %group, %member, %half, %pair) apart
+          serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
+    ```
     """
 
     name = "register-tile"
@@ -120,6 +128,9 @@ class RegisterTilePass(SchedulingPass):
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
 
+    apart: bool = False
+    """Have tensor cores sum each chunk of K by itself, which is added to a thread's sums in f32."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
         "mma": Domain(
@@ -127,6 +138,7 @@ class RegisterTilePass(SchedulingPass):
             narrowed=lambda s: _products(s),
         ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
+        "apart": Domain((False, True), narrowed=lambda s: _apart(s)),
     }
 
     def __post_init__(self) -> None:
@@ -147,6 +159,9 @@ class RegisterTilePass(SchedulingPass):
             shape = f"mma={self.mma}" if self.mma else "products by threads"
             message = f"expected {' or '.join(fitting)} for {shape}, found {self.precision}"
             raise OptionError("precision", message, _PRECISION_HINT)
+        if self.apart and (not self.mma or self.precision == "3xtf32"):
+            found = "threads round their own" if not self.mma else "those of 3xtf32 are so anyway"
+            raise OptionError("apart", f"expected sums of tensor cores, all of K: {found}")
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -170,7 +185,9 @@ class RegisterTilePass(SchedulingPass):
             raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
             split = self.precision == "3xtf32"
-            return deal_to_warps(launch, serial, sizes, self.mma, target, split=split)
+            return deal_to_warps(
+                launch, serial, sizes, self.mma, target, split=split, apart=self.apart
+            )
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)
@@ -217,3 +234,8 @@ def _groups(s: Situation) -> bool:
 def _precisions(s: Situation) -> tuple[Value, ...]:
     """The one that fits the products: of tensor cores that which may be."""
     return (s.target.precision,) if s.given["mma"] in OF_FLOATS else ("f32",)
+
+
+def _apart(s: Situation) -> tuple[Value, ...]:
+    """Where tensor cores sum what is f32 otherwise, and do not anyway."""
+    return (False, True) if s.given["precision"] == "tf32" else (False,)

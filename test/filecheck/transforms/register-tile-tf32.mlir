@@ -1,9 +1,11 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=32 vector=8},blockify-launch{block=64,64 thread=2,2},stage-inputs{budget=32768},register-tile{extents=32,32 mma=m16n8k8 precision=3xtf32}' | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=32 vector=8},blockify-launch{block=64,64 thread=2,2},stage-inputs{budget=32768},register-tile{extents=32,32 mma=m16n8k8 precision=tf32}' | filecheck %s --check-prefix=ONCE
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=32 vector=8},blockify-launch{block=64,64 thread=2,2},stage-inputs{budget=32768},register-tile{extents=32,32 mma=m16n8k8 precision=3xtf32},bind-axes,lower-stages,lower-reduces,lower-registers' | filecheck %s --check-prefix=KERNEL
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=32 vector=8},blockify-launch{block=64,64 thread=1,1},stage-inputs{budget=32768},register-tile{extents=64,64 mma=m64n64k8 precision=tf32 apart=true}' | filecheck %s --check-prefix=APART
 
 // CHECK: tile.reduce add by <m16n8k8, tf32>(%group, %member, %half, %pair) split serial(%ki in 4) fragment(%kv in 8) -> f32 {
 // ONCE: tile.reduce add by <m16n8k8, tf32>(%group, %member, %half, %pair) serial(%ki in 4) fragment(%kv in 8) -> f32 {
+// APART: tile.reduce add by <m64n64k8, tf32>(%quarter, %group, %member, %half, %pair) apart serial(%ki in 4) fragment(%kv in 8) -> f32 {
 
 // The sums of a chunk are the warp's own, and are added to those of all chunks.
 // KERNEL: %acc = kernel.alloc_local : memref<2x4x2x2xf32, #kernel.local>

@@ -99,12 +99,12 @@ def _accumulates_in_place(op: tile.ReduceOp, around: tile.ReduceOp) -> bool:
     """
     True if a reduce is only yielded straight into the one around it, of the same monoid. A reduce
     along register axes alone is there so that each of their points is folded apart; one that is
-    split keeps its sums short.
+    split or apart keeps its sums short.
     """
     if around.axes and len(around.axes_of(REGISTER)) == len(around.axes):
         return False
     conditional = bool(around.yielded.where) and around.skips is None
-    if op.split is not None:
+    if op.has_own_sums:
         return False
     straight = tuple(around.yielded.values) == tuple(op.results) and not conditional
     sole = all(r.has_one_use() for r in op.results)

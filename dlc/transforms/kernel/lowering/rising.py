@@ -33,7 +33,7 @@ def sums_in_place(op: tile.ReduceOp) -> dict[tile.ReduceOp, int]:
             continue
         known = largest.parent is sums.parent is last.parent and largest.is_before_in_block(sums)
         alone = len(sums.results) == 1 and value.has_one_use()
-        if known and alone and sums.lanes and sums.split is None and sums.rounds:
+        if known and alone and sums.lanes and not sums.has_own_sums and sums.rounds:
             found[sums] = number
     return found
 

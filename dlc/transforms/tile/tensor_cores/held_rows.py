@@ -197,12 +197,17 @@ def _hold(
 
 
 def fold_by_warps(
-    reduce: tile.ReduceOp, mma: MmaAttr, places: Sequence[SSAValue], *, split: bool = False
+    reduce: tile.ReduceOp,
+    mma: MmaAttr,
+    places: Sequence[SSAValue],
+    *,
+    split: bool = False,
+    apart: bool = False,
 ) -> None:
     """The register axis of a reduce is walked by the lanes of a warp together."""
     kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
     reduce.set_axes(reduce.all_extents, kinds)
-    reduce.set_mma(mma, places, split=split)
+    reduce.set_mma(mma, places, split=split, apart=apart)
 
 
 def _key(keys: Expr, pair: Expr, lanes: Lanes) -> Expr:

@@ -43,11 +43,13 @@ def deal_to_warps(
     target: Target,
     *,
     split: bool,
+    apart: bool,
 ) -> str:
     """
     Makes the threads of a launch warps, or warpgroups for a shape of theirs, and deals so many
     points of the serial axes to their lanes and registers; factors are taken apart if they are to
-    be split. OptionError for what tensor cores cannot compute.
+    be split, and a chunk has sums of its own if these are to be apart. OptionError for what tensor
+    cores cannot compute.
     """
     slabs = _slabs_of_cascade(launch, serial, sizes, shape)
     folds = _products(launch, serial, sizes, shape, slabs)
@@ -81,7 +83,7 @@ def deal_to_warps(
     arguments = replace_axes(launch, new, meaning)
     for reduce, mma in folds.items():
         named = [a for a in (quarter, *lanes, *inside) if a in arguments]
-        fold_by_warps(reduce, mma, [arguments[a] for a in named], split=split)
+        fold_by_warps(reduce, mma, [arguments[a] for a in named], split=split, apart=apart)
     note = ""
     if slabs is not None:
         note = f"; {len(slabs.slabs)} slabs held by lanes"

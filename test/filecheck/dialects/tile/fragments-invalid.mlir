@@ -117,6 +117,20 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @apart(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) {
+  tile.launch thread(%t in 1) {
+    %a = tile.reduce add apart serial(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      tile.yield %v : f32
+    }
+    tile.store %a, %y[%t] : memref<1xf32>
+  }
+}
+// CHECK: expected `by` a product of matrices that is not `split` for what is `apart`
+
+// -----
+
 %x = "test.op"() : () -> tensor<64xf16>
 %y = tile.kernel @pending(%x: memref<64xf16> = %x) -> (%y: memref<8x4x2x2xf16>) {
   tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
@@ -129,6 +143,21 @@
   }
 }
 // CHECK: expected `pending` a count >= 1 of products by a warpgroup, found 1 by #kernel.mma<m16n8k16, f16>
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @added(%x: memref<64xf16> = %x) -> (%y: memref<8x4x2x2xf16>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) apart pending 1 fragment(%k in 16) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      %q = arith.mulf %v, %v : f16
+      tile.yield %q : f16
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf16>
+  }
+}
+// CHECK: expected no products `pending` of sums that are added at once
 
 // -----
 
