@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from dlc.frontend.arguments import Argument
 from dlc.frontend.export.imported import ImportedProgram
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.held_tensors import Held
 from dlc.ir.leaves import Constant, Output, View
 
 Run = Callable[[Sequence[torch.Tensor]], Any]
@@ -77,18 +78,17 @@ class Gradients:
         """
         given = tuple(tensor.requires_grad for tensor in bound)
         if given not in self._requiring:
-            self._check_written(bound)
-            own = _leaves_of_call(self.program, bound)
-            leaves = _in_eager(self.program, own)
-            self._check_written(own)
+            self._check_written(bound[number] for number in self.program.written)
+            leaves, written = _in_eager(self.program, _leaves_of_call(self.program, bound))
+            self._check_written(written)
             self._requiring[given] = [
                 isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
             ]
         return self._requiring[given]
 
-    def _check_written(self, tensors: Sequence[torch.Tensor]) -> None:
-        for number in self.program.written:
-            if tensors[number].requires_grad:
+    def _check_written(self, written: Iterable[torch.Tensor]) -> None:
+        for number, tensor in zip(self.program.written, written, strict=True):
+            if tensor.requires_grad:
                 raise ImportFailure(
                     f"the program writes to '{self.program.arguments[number].name}' what requires "
                     "a gradient; call it under torch.no_grad(), or use "
@@ -129,7 +129,7 @@ class _Recomputed(torch.autograd.Function):
         program, places = ctx.call
         bound: Sequence[torch.Tensor] = ctx.saved_tensors
         own = _leaves_of_call(program, bound)
-        leaves = _in_eager(program, own)
+        leaves, _ = _in_eager(program, own)
         given = [
             (leaves[place], gradient)
             for place, gradient in zip(places, gradients, strict=True)
@@ -182,8 +182,16 @@ def _leaf_of(argument: Argument, tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(tensor.detach()).requires_grad_(tensor.requires_grad)
 
 
-def _in_eager(program: ImportedProgram, own: Sequence[torch.Tensor]) -> list[Any]:
-    """The leaves of the output of the call with these tensors, run by PyTorch."""
+def _in_eager(
+    program: ImportedProgram, own: Sequence[torch.Tensor]
+) -> tuple[list[Any], list[torch.Tensor]]:
+    """
+    The leaves of the output of the call with these tensors, run by PyTorch, and what is then where
+    the program writes to: a buffer may be another tensor by then.
+    """
     args, kwargs = program.call_of(own)
     with torch.enable_grad(), program.as_called(own):
-        return tree_leaves(program.eager(*args, **kwargs))
+        leaves = tree_leaves(program.eager(*args, **kwargs))
+        fetches = {number: program.arguments[number].fetch for number in program.written}
+        found = {n: fetch() for n, fetch in fetches.items() if isinstance(fetch, Held)}
+        return leaves, [own[n] if (t := found.get(n)) is None else t for n in program.written]

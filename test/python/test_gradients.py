@@ -110,7 +110,19 @@ def test_a_program_that_writes_what_has_gradients_has_none() -> None:
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.add_(1) * y
 
-    for program, given in ((step, (True, False)), (torch.Tensor.add_, (False, True))):
+    class Keeps(Counted):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            self.calls = self.norm.bias.sum() + x + y
+            return self.calls * 1
+
+    kept = Keeps()
+    kept.calls = torch.zeros(2)
+    kept.norm.requires_grad_(False)
+    for program, given in (
+        (step, (True, False)),
+        (torch.Tensor.add_, (False, True)),
+        (kept, (False, True)),
+    ):
         x, y = (torch.zeros(2).requires_grad_(requires) for requires in given)
         compiled = dlc.compile(program, (x, y), backend="host")
         with pytest.raises(ImportFailure, match=r"writes to '.*' what requires a gradient"):
@@ -118,6 +130,7 @@ def test_a_program_that_writes_what_has_gradients_has_none() -> None:
         assert x.tolist() == [0, 0]
         with torch.no_grad():
             assert compiled(x, y).tolist() == program(torch.zeros(2), y).tolist()
+    assert not kept.calls.requires_grad
 
 
 def test_a_change_before_the_backward_is_an_error():

@@ -88,8 +88,8 @@ COUNTED = {
     "in a context": "from contextlib import contextmanager\nd = {'k': 1.}\n@contextmanager\n"
     "def scaled(k):\n    before = d['k']\n    d['k'] = k\n    try:\n        yield k + 1\n"
     "    finally:\n        d['k'] = before\ndef f(x):\n    return x * d['k']\n"
-    "x = torch.randn(4)\nwith scaled(3.) as k:\n    y = f(x) * k\nwith scaled(2.):\n"
-    "    before = f(y)\nr = f(before) + y",
+    "x = torch.randn(4)\nwith scaled(3.) as k:\n    with scaled(5.):\n        z = f(x)\n"
+    "    y = f(z) * k\nwith scaled(2.):\n    before = f(y)\nr = f(before) + y",
     "the mode of a module in a context": "import contextlib\n@contextlib.contextmanager\n"
     "def evaluating(m):\n    was = m.training\n    m.eval()\n    yield m\n    m.train(was)\n"
     "m = nn.Sequential(nn.Linear(4, 4), nn.Dropout())\nx = torch.randn(2, 4)\n"

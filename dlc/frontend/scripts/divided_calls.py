@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dlc.frontend.scripts.left_out import acting
 from dlc.frontend.scripts.lift import Lifter
-from dlc.frontend.scripts.parts import assignment, names_in
+from dlc.frontend.scripts.parts import assignment
 from dlc.frontend.scripts.program_text import ProgramText
 from dlc.frontend.scripts.program_variables import ProgramVariables
 from dlc.frontend.scripts.script_calls import ScriptCall, ScriptCalls
@@ -85,7 +85,8 @@ class DividedCalls(ABC):
         """Divides the statements of a context, and those within it in the place of its `yield`."""
         outer = self.lifter.scope
         self.calls += 1
-        taken = {*outer, *self.lifter.assigned, *names_in(node)}
+        # All of its variables get names of their own: the text within may call it, or another.
+        taken = set(call.arguments.arguments).union(*map(bound_by, call.body))
         body, given = call.statements(taken, self.calls)
         given_at = [getattr(statement, "value", None) for statement in body]
         at, yields = next((i, v) for i, v in enumerate(given_at) if isinstance(v, ast.Yield))
@@ -105,6 +106,7 @@ class DividedCalls(ABC):
         self.lift(leaves, False)
         self.lifter.scope = outer
         self.lifter.inner |= {n: value for n, value in inner.items() if n not in outer}
+        outer.update({n: inner[n] for n in call.shared if n in inner})
 
     def _inline(self, call: ScriptCall, last: bool, returned: str | None = None) -> None:
         """Divides the statements of a function; its result ends the program or gets a name."""
