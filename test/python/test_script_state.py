@@ -93,7 +93,7 @@ COUNTED = {
     "the mode of a module in a context": "import contextlib\n@contextlib.contextmanager\n"
     "def evaluating(m):\n    was = m.training\n    m.eval()\n    yield m\n    m.train(was)\n"
     "m = nn.Sequential(nn.Linear(4, 4), nn.Dropout())\nx = torch.randn(2, 4)\n"
-    "with evaluating(m) as e:\n    y = e(x)\nr = y * m.training",
+    "with evaluating(m) as e:\n    y = e(x)\nr = y * m.training * (2 if m.training else 3)",
     "a cache, and an object made on first use": "from functools import lru_cache\n@lru_cache\n"
     "def table(n):\n    return torch.arange(n).float()\nclass M(nn.Module):\n    one = None\n"
     "    def forward(self, x):\n        return x + table(x.shape[0])\ndef get():\n"

@@ -6,6 +6,7 @@ import ast
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from types import ModuleType
 
 import torch
@@ -86,10 +87,19 @@ class Changes:
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if self.program.begun:
                 of = value_of(owner, self.lifter.scope)
                 if isinstance(of, torch.nn.Module) and not self.variables.computes(value):
+                    if name in MODES and self._asks_modes:
+                        names = [n for n, v in self.lifter.globals.items() if v is of]
+                        self.refuse_late(value, names or None)
                     return name in MODES or is_own(
                         getattr(getattr(type(of), name, None), "__module__", None)
                     )
         return False
+
+    @cached_property
+    def _asks_modes(self) -> bool:
+        """True if the text reads the mode of a module, so that modules are to be the program's."""
+        attributes = (n for n in ast.walk(self.lifter.tree) if isinstance(n, ast.Attribute))
+        return any(n.attr == "training" and isinstance(n.ctx, ast.Load) for n in attributes)
 
     def prepares(self, value: ast.expr, last: bool) -> bool:
         """True if a call sets tensors to begin with, or changes a module."""
