@@ -285,8 +285,10 @@ def test_what_has_a_hidden_state_is_a_variable_of_the_program(text: str) -> None
          "what 'random' draws next"),
         ("x = torch.randn(4)\nfor i in range(2):\n    x = x * float(np.random.rand())\nr = x",
          "6:19", "what 'numpy.random' draws next"),
+        ("n = 1\nf = lambda x: x * n\ndef g():\n    global n\n    n = 7\nh = [g]\n"
+         "x = torch.randn(4)\ny = f(x)\nh[0]()\nr = f(y)", "12:1", "a statement changes what"),
     ],
-    ids=["generator", "of tensors", "shared", "random", "numpy.random"],
+    ids=["generator", "of tensors", "shared", "random", "numpy.random", "assigned in a list"],
 )  # fmt: skip
 def test_a_hidden_state_that_a_program_cannot_have(text: str, place: str, sentence: str) -> None:
     with pytest.raises(ImportFailure, match=f"^<command>:{place}: .*{sentence}"):

@@ -30,6 +30,8 @@ def returned_numbers(graph: Graph) -> frozenset[Node]:
     Puts tensors in the places of the numbers that a program takes out of tensors, computes with as
     Python does, in f64 and i64, and does nothing with but return them; a number that is returned
     as it is taken is in a copy of its tensor. These tensors: the user gets the number in each.
+    Where Python would raise for a division by zero it is infinite or NaN, and sums of integers wrap
+    around behind 64 bits.
     """
     output = graph.find_nodes(op="output")[0]
     numbers = [n for n in graph.nodes if n.op == "call_function" and n.target in NUMBER]
@@ -51,11 +53,16 @@ def _computed(graph: Graph, numbers: Iterable[Node]) -> list[Node]:
     known, computed = {*numbers}, list[Node]()
     for node in graph.nodes:
         arithmetic = node.op == "call_function" and node.target in ARITHMETIC
-        if arithmetic and not known.isdisjoint(node.all_input_nodes):
-            if known.issuperset(node.all_input_nodes):
-                known.add(node)
-                computed.append(node)
+        inputs = node.all_input_nodes
+        if arithmetic and inputs and known.issuperset(inputs) and all(map(_fits, node.args)):
+            known.add(node)
+            computed.append(node)
     return computed
+
+
+def _fits(operand: Any) -> bool:
+    """False for an integer that has no place in 64 bits."""
+    return not isinstance(operand, int) or -(2**63) <= operand < 2**63
 
 
 def _only_returned(numbers: Iterable[Node], output: Node) -> list[Node]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -19,8 +20,10 @@ from dlc.frontend.scripts.program_values import SELF, is_module
 from dlc.frontend.scripts.program_variables import LATE, ProgramVariables
 from dlc.frontend.scripts.script_calls import ScriptCalls
 from dlc.frontend.scripts.script_live import place_of, places_in
+from dlc.frontend.scripts.script_runs import ASSIGNED
 from dlc.frontend.scripts.script_state import ScriptState, StateChanged
 from dlc.frontend.scripts.variables import changed_by, changes_inside
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.dotted import value_of
 from dlc.frontend.state.foreign import is_own
 
@@ -140,6 +143,12 @@ class Changes:
                         if not self.variables.computes(call):
                             self.refuse_late(call)
 
+    def check_assigned(self, node: ast.stmt) -> None:
+        """ImportFailure if what ran of a statement has assigned a variable of the program's."""
+        if assigned := sorted(self.lifter.live.names & self.lifter.globals.keys()):
+            place = place_at(self.lifter.filename, node)
+            raise ImportFailure(ASSIGNED.format(assigned[0]), place)
+
     @contextmanager
     def none_of_used(self, node: ast.stmt) -> Iterator[None]:
         """StateChanged if what runs within changes what the program has used."""
@@ -148,10 +157,16 @@ class Changes:
             return
         mentioned = {name for statement in self.program.body for name in names_in(statement)}
         values = [value for name, value in self.lifter.values.items() if name in mentioned]
-        used = places_in(self.lifter.functions.reached(values))
+        reached = self.lifter.functions.reached(values)
+        used, read = places_in(reached), self.lifter.functions.variables_of(reached)
         state = ScriptState(ChainMap(self.lifter.scope, self.lifter.inner))
         yield
-        path = state.change(lambda owner, name, _: place_of(owner, name) not in used)
+        read &= self.lifter.scope.keys()  # others are the program's by now
+
+        def is_unused(owner: Any, name: str, is_variable: bool) -> bool:
+            return name not in read if is_variable else place_of(owner, name) not in used
+
+        path = state.change(is_unused)
         if path is not None:
             place = place_at(self.lifter.filename, node)
             raise StateChanged(path, f"a statement changes {LATE}", place)

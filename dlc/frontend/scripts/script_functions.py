@@ -84,6 +84,12 @@ class ScriptFunctions:
                 pending += attributes_of(value).values()
         return [*found.values()]
 
+    def variables_of(self, values: Iterable[Any]) -> set[str]:
+        """The variables of the script that functions of it among some values read."""
+        functions = (value for value in values if isinstance(value, FunctionType))
+        own = (f for f in functions if f.__code__.co_filename == self.lifter.filename)
+        return {name for f in own for name, _, is_global in self._free(f) if is_global}
+
     def defined(self, function: FunctionType) -> ast.Name | None:
         """
         The name of such a function in the program; None for another, and for one that binds its

@@ -68,6 +68,7 @@ class Statements(Assignments, CompoundStatements):
             if len(self.program.body) > length and not self._redirected:
                 self.outputs.check_uncaught(statement)
             self.changes.check_hooks(length)
+            self.changes.check_assigned(statement)
 
     def _held_state(self) -> dict[int, Hashable]:
         """What the program's modules and tensors hold."""
