@@ -198,6 +198,7 @@ def attention_tiling_of(
 ) -> CascadeCandidate | None:
     """The tiling that a schedule of attention is, if it is one."""
     from dlc.schedule.cascade_tiles import CascadeCandidate
+    from dlc.schedule.held_cascade import HeldCascade
     from dlc.schedule.warp_cascade import WarpCascade
 
     found = {key: value for key, value in re.findall(r"(\w+)=([\w,]+)", schedule)}
@@ -215,7 +216,8 @@ def attention_tiling_of(
     thread = block[0] // threads[0], block[1] // threads[1]
     rings = re.search(r"double-buffer\{depth=(\d+)", schedule)
     waves = int(found.get("waves", 1)) if "last=" in schedule else 0
-    made = WarpCascade if "mma" in found else CascadeCandidate
+    by_threads = HeldCascade if "held" in found else CascadeCandidate
+    made = WarpCascade if "mma" in found else by_threads
     splits, ending = int(found.get("splits", 1)), found.get("combine", "workspace")
     depth = int(rings[1]) if rings else 1
     parts = splits, ending, waves, depth

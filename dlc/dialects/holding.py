@@ -1,4 +1,7 @@
-"""The part of the `tile` dialect that keeps what the lanes of warps compute in their registers."""
+"""
+The part of the `tile` dialect that keeps what threads compute in their registers, and that gives it
+to the other threads of the block.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,21 @@ from xdsl.ir import Attribute, ParametrizedAttribute, Region, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
+    operand_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import RecursiveMemoryEffect
+from xdsl.traits import MemoryReadEffect, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import YieldOpBase
+from dlc.dialects.access import IndexedOp, YieldOpBase, index_parts
 from dlc.dialects.axes import REGISTER, AxesOp, Over, axes_properties
-from dlc.dialects.directives import MemRef
+from dlc.dialects.directives import At, MemRef
 from dlc.dialects.kernel_memory import memref_type
-from dlc.ir.bounds import most
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.staging import SharedAttr, verify_buffer
+from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 
 
@@ -49,6 +55,7 @@ class HoldOp(AxesOp):
     the sums of products of matrices are (`#kernel.mma`), `%keys * 8 + %member * 2 + %pair` by lane
     `%member`. A thread reads elements of its own, and reads all of a row only as a factor of
     products of matrices, which the lanes multiply together: a row that they hold so is a factor.
+    `tile.share` lets others read it.
     The element where a condition of the yield is false is 0.
     """
 
@@ -88,6 +95,15 @@ class HoldOp(AxesOp):
         *outer, last = element
         return [*outer, last // (run * threads), last % run]
 
+    def element(self, place: Sequence[Expr]) -> list[Expr]:
+        """The element that a thread has at a point of the axes."""
+        if not self.across:
+            return [*place]
+        *outer, number, inner = place
+        (member,), run = self.across, self.all_extents[-1]
+        first = number * (run * _threads(self.across)) + Expr.of(member) * run
+        return [*outer, first + inner]
+
     def verify_(self) -> None:
         self.verify_axes()
         if len(self.across) > 1 or (self.across and len(self.axes) < 2):
@@ -110,6 +126,68 @@ class HoldOp(AxesOp):
                 f"expected a result of type memref<{sizes}{type.element_type}, #tile.held>, "
                 f"found {type}"
             )
+
+
+@irdl_op_definition
+class ShareOp(IndexedOp):
+    """
+    `%s = tile.share %p[expr] : memref<4x64xf32, #tile.held> -> memref<32x64xf32, #tile.shared>`
+
+    A slab of the rows that the threads of a block hold: each writes the elements that it has, those
+    of its first row to the row of the slab that the subscript is. The thread axes there number the
+    threads that hold other rows; the slab is the same for all.
+    """
+
+    name = "tile.share"
+    held = operand_def(MemRefType)
+    result = result_def(MemRefType)
+    custom_directives = (At, MemRef)
+    assembly_format = (
+        "$held `` custom<At>($indices, $map, $conditions) attr-dict"
+        " `:` custom<MemRef>(type($held)) `->` custom<MemRef>(type($result))"
+    )
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, held: SSAValue, first: Expr, rows: int) -> None:
+        assert isinstance(held.type, MemRefType)
+        indices, map, _ = index_parts([first], ())
+        super().__init__(
+            operands=[held, indices],
+            properties={"map": map},
+            result_types=[_slab(held.type, rows)],
+        )
+
+    @property
+    def across(self) -> Sequence[SSAValue]:
+        """What numbers the threads that hold other rows."""
+        return self.indices
+
+    @property
+    def result_type(self) -> MemRefType[Attribute]:
+        assert isinstance(self.result.type, MemRefType)
+        return self.result.type
+
+    def verify_(self) -> None:
+        held = self.held.type
+        assert isinstance(held, MemRefType)
+        if len(self.subscripts) != 1 or self.where:
+            raise VerifyException("expected the first row of a thread, and no conditions")
+        rows = (shape_of(self.result_type) or (0,))[0]
+        if held.memory_space != HeldAttr() or not isinstance(self.held.owner, HoldOp):
+            raise VerifyException(f"expected what threads hold, found {held}")
+        first, (own, *_) = self.subscripts[0], shape_of(held)
+        low, high = int(least(first)), int(most(first))
+        if low < 0 or high + own > rows:
+            raise VerifyException(
+                f"expected rows of a slab of {rows}, found {low} to {high + own - 1}"
+            )
+        verify_buffer(self.result.type, _slab(held, rows), "a result")
+
+
+def _slab(held: MemRefType[Attribute], rows: int) -> MemRefType[Attribute]:
+    """The slab of so many rows, as those that a thread holds."""
+    _, *row = shape_of(held)
+    return memref_type(held.element_type, (rows, *row), space=SharedAttr())
 
 
 def _shape(extents: Sequence[int], across: Sequence[SSAValue]) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.cluster_checks import verify_clusters
 from dlc.dialects.directives import At, Name, SameType
 from dlc.dialects.fragment_checks import verify_fragments
-from dlc.dialects.holding import HeldAttr, HoldOp
+from dlc.dialects.holding import HeldAttr, HoldOp, ShareOp
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
@@ -675,6 +675,7 @@ Tile = Dialect(
         StageOp,
         ComputeOp,
         HoldOp,
+        ShareOp,
         RingOp,
         SlabOp,
         FillOp,

@@ -21,6 +21,7 @@ from dlc.schedule.cascade_tiles import (
     CascadeCandidate,
 )
 from dlc.schedule.endings import endings
+from dlc.schedule.held_cascade import HeldCascade
 from dlc.schedule.warp_cascade import warp_tiles
 from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.target import Target
@@ -58,9 +59,10 @@ def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate
         if chunk % threads[1] or not rows_fit:
             continue
         for depth in DEPTHS if chunk < problem.keys else DEPTHS[:1]:
-            tile = CascadeCandidate(problem, target, thread, threads, chunk, depth=depth)
-            if tile.resident:
-                yield from _split(tile)
+            for kind in (CascadeCandidate, HeldCascade):
+                tile = kind(problem, target, thread, threads, chunk, depth=depth)
+                if tile.resident:
+                    yield from _split(tile)
 
 
 def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:

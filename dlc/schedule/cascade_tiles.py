@@ -70,7 +70,7 @@ SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Parts of the keys that blocks of their own fold."""
 WAVES = 4
 """Most waves of blocks that are tried where some blocks have more to do."""
-MOST_ORDERED = 24
+MOST_ORDERED = 48
 """Tilings, the fastest if all blocks had as much to do, of which orders of blocks are tried."""
 
 
@@ -115,6 +115,11 @@ class CascadeCandidate:
     @property
     def thread_count(self) -> int:
         return prod(self.threads)
+
+    @property
+    def tile_options(self) -> str:
+        """Options of `register-tile` beside its extents."""
+        return f" mma={self.mma}" if self.mma else ""
 
     @property
     def lanes(self) -> int:
@@ -222,17 +227,36 @@ class CascadeCandidate:
         ffma = VECTOR * (steps[0] * rows * keys + steps[1] * rows * columns)
         loads = steps[0] * (rows + keys)
         loads += steps[1] * (rows + VECTOR * ceil(columns / VECTOR))
-        scores = self.block[0] * self.chunk / self.thread_count
-        beside = CHUNK_INSTRUCTIONS + scores * (POWER + FOLDED) + rows * FACTOR
-        beside += RESCALED * rows * columns
+        beside = CHUNK_INSTRUCTIONS + self.folding_instructions + rows * FACTOR
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
         if p.key_bytes < 4 * p.width:  # halves are widened
             beside += p.width * keys
         if 0 < p.column_bytes < 4:
             beside += self.chunk * columns
+        return ffma, loads, beside
+
+    @property
+    def scores(self) -> float:
+        """Of a chunk, as many as a thread has."""
+        return self.block[0] * self.chunk / self.thread_count
+
+    @property
+    def folding_instructions(self) -> float:
+        """Of a thread for a chunk, between its products and to add it to those before."""
+        beside = self.scores * (POWER + FOLDED) + RESCALED * prod(self.thread)
         if self.block[0] == 1:  # one thread finds the largest of the only row, and its sum
             beside += 2 * SWEPT * self.chunk
-        return ffma, loads, beside
+        return beside
+
+    @property
+    def folding_wavefronts(self) -> float:
+        """Of shared memory, of a warp for a chunk, but for those of its products."""
+        return SCORE_WAVEFRONTS * self.scores
+
+    @property
+    def phases(self) -> int:
+        """Barriers of a chunk."""
+        return PHASES
 
     @cached
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -245,7 +269,7 @@ class CascadeCandidate:
         of_key = SHARED_WAVEFRONTS if self.lanes > 1 else WAVEFRONTS
         wavefronts = p.width / VECTOR * (of_row * rows + of_key * keys)
         wavefronts += self.chunk / VECTOR * (of_row * rows + of_key * columns)
-        wavefronts += SCORE_WAVEFRONTS * self.block[0] * self.chunk / self.thread_count
+        wavefronts += self.folding_wavefronts
         written = self._copied_bytes / (BANKS * BANK_BYTES)
         ffma, loads, beside = self.instructions
         longest = max(ffma / t.fp32_lanes, (ffma + loads) / t.issue_lanes)
@@ -300,7 +324,7 @@ class CascadeCandidate:
 
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
-        latency, met = self.target.latency_clocks, PHASES * self.target.meeting_clocks
+        latency, met = self.target.latency_clocks, self.phases * self.target.meeting_clocks
         hidden, waited = float(latency), 0.0
         if self.slots > 1:
             hidden = latency / (self.slots - 1)
@@ -411,8 +435,8 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
         *([split] if best.splits > 1 else []),
         f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}{lanes}}}",
         f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
-        f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
-        *(["permute-register-tile"] if not best.mma else []),
+        f"register-tile{{extents={registers}{best.tile_options}}}",
+        *(["permute-register-tile"] if not best.tile_options else []),
         *best.copy_steps,
         f"mark-unroll{{limit={best.unrolled}}}",
     ]

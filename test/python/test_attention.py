@@ -149,6 +149,14 @@ STEPS = (
     "pipeline-k-outer",
     "mark-unroll{limit=8}",
 )
+HELD = (
+    *STEPS[:2],
+    "blockify-launch{block=16,32 thread=4,4 lanes=2}",
+    "stage-inputs{budget=20000 compute=true points=4,2}",
+    "register-tile{extents=4,8 held=true strip=4}",
+    *STEPS[5:],
+)
+"""Threads keep scores and powers in registers."""
 
 
 def scheduled(program: Program, steps: Sequence[str], *inputs: Tensor) -> ModuleOp:
@@ -170,11 +178,48 @@ def tiled(program: Program, steps: Sequence[str], file: Path, *inputs: Tensor) -
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "keys"),
-    [("causal", 21, 37), ("causal", 1, 9), ("masked", 8, 8), ("a window, ALiBi", 9, 17)],
+    ("name", "rows", "keys", "steps"),
+    [
+        ("causal", 21, 37, STEPS),
+        ("causal", 1, 9, STEPS),
+        ("masked", 8, 8, STEPS),
+        ("a window, ALiBi", 9, 17, STEPS),
+        ("causal", 21, 37, HELD),
+        ("masked", 8, 8, HELD),
+        ("a window, ALiBi", 9, 17, HELD),
+    ],
 )
-def test_in_tiles(name: str, rows: int, keys: int, tmp_path: Path) -> None:
-    tiled(PROGRAMS[name], STEPS, tmp_path / "tiled.mlir", *draw(rows, keys, 8))
+def test_in_tiles(name: str, rows: int, keys: int, steps: Sequence[str], tmp_path: Path) -> None:
+    tiled(PROGRAMS[name], steps, tmp_path / "tiled.mlir", *draw(rows, keys, 8))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "tile"),
+    [
+        ("block=8,8 thread=4,8", "extents=2"),
+        ("block=4,8 thread=4,4 lanes=2", "extents=2"),
+        ("block=4,16 thread=1,8", "extents=4,2"),
+    ],
+    ids=["a warp's rows", "a row each", "a warp"],
+)
+def test_rows_that_threads_hold(blocks: str, tile: str, tmp_path: Path) -> None:
+    """Rows and columns of threads in other shapes; all share their powers, and nothing else."""
+    steps = [step for step in HELD if step.partition("{")[0] != "permute-register-tile"]
+    steps[2:5] = [
+        f"blockify-launch{{{blocks}}}",
+        "stage-inputs{budget=20000 compute=true points=1,2}",
+        f"register-tile{{{tile} held=true}}",
+    ]
+    file = tmp_path / "held.mlir"
+    tiled(causal, steps, file, *draw(13, 21, 8, 16))
+    text = dlc.load(file, backend="host").ir("tile")
+    assert text.count("tile.share %power") == 1
+    assert "tile.compute" not in text
+
+
+@pytest.mark.parametrize("count", [5, 7, 9])
+def test_steps_of_what_is_held(count: int, tmp_path: Path) -> None:
+    tiled(causal, HELD[:count], tmp_path / "held.mlir", *draw(9, 21, 8))
 
 
 @pytest.mark.parametrize("left_out", [1, 2, 3, 4, 6, 7, 9])
@@ -188,16 +233,17 @@ def test_each_step_may_be_left_out(left_out: int, tmp_path: Path) -> None:
     tiled(causal, steps, tmp_path / "tiled.mlir", *draw(13, 21, 8))
 
 
-def test_tiles_of_unusual_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [STEPS, HELD], ids=["slabs", "held"])
+def test_tiles_of_unusual_numbers(steps: Sequence[str], tmp_path: Path) -> None:
     q, k, v = draw(11, 20, 8)
     q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF
     k[0, 1, 4, 0], v[0, 0, 5, 1], v[0, 1, 0, 0] = INF, -INF, NAN
-    tiled(by_hand, STEPS, tmp_path / "tiled.mlir", q, k, v)
+    tiled(by_hand, steps, tmp_path / "tiled.mlir", q, k, v)
     q, k, v = draw(5, 20, 8)
     k[..., 0] = -1.0  # masks all keys
-    tiled(masked, STEPS, tmp_path / "masked.mlir", q, k, v)
+    tiled(masked, steps, tmp_path / "masked.mlir", q, k, v)
     q, k = torch.full_like(q, 64.0), k.mul(16).round() * 4  # products are exact
-    tiled(by_hand, STEPS, tmp_path / "large.mlir", q, k, v)
+    tiled(by_hand, steps, tmp_path / "large.mlir", q, k, v)
 
 
 @pytest.mark.parametrize(("name", "rows", "keys"), [("causal", 70, 70), ("causal", 127, 129)])
@@ -218,7 +264,8 @@ def test_chunks_of_which_all_is_masked_are_skipped() -> None:
     (kernel,) = compiled.kernels
     assert "chunk-matmul-k" in kernel.schedule
     assert "last=2 waves=4 lanes=2" in kernel.schedule
-    assert "tile.reduce expsum serial(%ko in 8)" in compiled.ir("tile")
+    assert "held=true" in kernel.schedule
+    assert "tile.reduce expsum rising serial(%ko in 8)" in compiled.ir("tile")
     assert "where (%brow * 32 - %ko * 64 >= -31)" in compiled.ir("tile")
 
 

@@ -5,7 +5,7 @@ products of matrices: its scores, the largest of each row, the powers and their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -80,7 +80,7 @@ def cascade_slabs(
     factors = factors_of_cascades(launch)
     if not factors:
         return None
-    slabs = _connected(launch, factors)
+    slabs = connected_slabs(launch, factors)
     if launch.most(row) != rows:
         return f"expected all {launch.extent(row)} points of a warp along %{row.name_hint} at once"
     warp: set[BlockArgument | None] = set()
@@ -88,7 +88,7 @@ def cascade_slabs(
         reason = _misfit(slab, slabs)
         if reason is not None:
             return f"expected {slab.result.name_hint} to be held by warps, but {reason}"
-        for load in _loads_outside(slab, slabs):
+        for load in loads_outside(slab, slabs):
             fits, axis = _warp_axis(load.subscripts[0], launch, row)
             if not fits:
                 return f"expected rows of {slab.result.name_hint} that are those of the warp"
@@ -119,12 +119,10 @@ def products_of(
     return found
 
 
-def _connected(
-    launch: tile.LaunchOp, factors: dict[tile.ComputeOp, Attribute]
-) -> list[tile.ComputeOp]:
-    """The slabs of which others are computed element by element, or row by row, and these."""
+def connected_slabs(launch: tile.LaunchOp, slabs: Iterable[tile.ComputeOp]) -> list[tile.ComputeOp]:
+    """Slabs, and all that are computed of them, or they of these, by elements or by rows."""
     found: set[Operation] = set()
-    left: list[Operation] = [*factors]
+    left: list[Operation] = [*slabs]
     while left:
         slab = left.pop()
         if slab in found or not isinstance(slab, tile.ComputeOp):
@@ -163,7 +161,7 @@ def _held_loads(op: Operation, slabs: Sequence[tile.ComputeOp]) -> list[tile.Loa
     return [load for load in loads if load.ref.owner in slabs]
 
 
-def _loads_outside(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> list[tile.LoadOp]:
+def loads_outside(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> list[tile.LoadOp]:
     """The loads of a slab that stand in none of them."""
     uses = [use.operation for use in slab.result.uses]
     return [op for op in uses if isinstance(op, tile.LoadOp) and _slab_around(op) not in slabs]
@@ -174,6 +172,18 @@ def _misfit(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> str | None
     if len(slab.axes) > 2 or slab.sizes[0] % 16 or (slab.sizes[1:] and slab.sizes[1] % KEYS):
         sizes = " x ".join(map(str, slab.sizes))
         return f"it has {sizes} elements, not multiples of 16 rows and of {KEYS} keys"
+    if reason := misread(slab, slabs):
+        return reason
+    for load in loads_outside(slab, slabs):
+        if len(slab.axes) > 1 and not isinstance(load.parent_op(), tile.ReduceOp):
+            return "single keys of it are read"
+        if load.where:
+            return "it is read under conditions"
+    return None
+
+
+def misread(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> str | None:
+    """The reason why a slab is not computed by rows of others, or by their elements."""
     own = [Expr.of(axis) for axis in slab.axes]
     for load in _held_loads(slab, slabs):
         reduce = load.parent_op()
@@ -188,11 +198,6 @@ def _misfit(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> str | None
             return f"it folds something else than rows of {load.ref.name_hint}"
         if reduce.parent_op() is not slab or len(own) > 1 or reduce.monoid.together:
             return f"it folds rows of {load.ref.name_hint} in a loop of its own"
-    for load in _loads_outside(slab, slabs):
-        if len(own) > 1 and not isinstance(load.parent_op(), tile.ReduceOp):
-            return "single keys of it are read"
-        if load.where:
-            return "it is read under conditions"
     return None
 
 

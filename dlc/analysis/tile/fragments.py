@@ -18,7 +18,7 @@ from dlc.ir.runs import along_run
 from dlc.ir.sizes import divides
 from dlc.target import WIDEST_ACCESS
 
-Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
+Buffer = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
 """The operations that have a buffer in shared memory."""
 
 

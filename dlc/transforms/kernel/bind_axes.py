@@ -172,7 +172,7 @@ class _Binding:
     def _number(self, empty: bool) -> None:
         """States grid and block, and defines each block and thread axis by their numbers."""
         block_points, thread_points = self._points(self._blocks), self._points(self._threads)
-        buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp
+        buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
         together = any(
             isinstance(op, buffers) or self._scans_across(op) for op in self._launch.walk()
         )

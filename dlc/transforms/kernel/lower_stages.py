@@ -16,10 +16,10 @@ from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.target import target_of
 from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
-from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold
+from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold, lower_share
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
-_LOWERED = tile.StageOp | tile.ComputeOp | tile.HoldOp | tile.RingOp | ChunkOp
+_LOWERED = tile.StageOp | tile.ComputeOp | tile.HoldOp | tile.ShareOp | tile.RingOp | ChunkOp
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def _lower(to: StageLowering, op: Operation) -> None:
             lower_compute(to, op)
         case tile.HoldOp():
             lower_hold(to, op)
+        case tile.ShareOp():
+            lower_share(to, op)
         case tile.RingOp():
             to.buffers[op] = to.allocate(op.result)
             if op.fill_kind == TMA:

@@ -12,10 +12,9 @@ from xdsl.ir import BlockArgument
 from dlc.analysis.tile.register_pairs import Pair, register_pairs
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
-from dlc.ir.expr import Expr
 from dlc.registry import OptionError
-from dlc.schedule.strips import Strips, choose_strips, dealt
-from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.schedule.strips import choose_strips, dealt
+from dlc.transforms.axes.deal_out import deal_out
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_options import by_name, divisors, looking_for
 from dlc.transforms.step_space import Domain
@@ -60,7 +59,7 @@ class PermuteRegisterTilePass(SchedulingPass):
         if self.strip is not None:
             return self, ""
         pairs = _pairs(kernel.launch)
-        strips, notes = choose_strips(kernel, _permute)
+        strips, notes = choose_strips(kernel, deal_out)
         if not strips:
             raise Decline("no order of its register tile conflicts less")
         kept = {pair: kernel.launch.extent(axis) for pair, axis in pairs.items()}
@@ -90,7 +89,7 @@ class PermuteRegisterTilePass(SchedulingPass):
             f"{dealt(strip)}"
             for pair, strip in strips.items()
         ]
-        _permute(launch, strips)
+        deal_out(launch, strips)
         return "; ".join(done)
 
 
@@ -102,33 +101,3 @@ def _pairs(launch: tile.LaunchOp) -> dict[Pair, BlockArgument]:
     if not pairs:
         raise Decline("its thread and register axes are not mentioned as %t * R + %r")
     return {pair: launch.axes[pair.register] for pair in pairs}
-
-
-def _permute(launch: tile.LaunchOp, strips: Strips) -> None:
-    """Numbers the points of the pairs anew."""
-    axes = launch.axes
-    extents, kinds = [launch.extent(a) for a in axes], [launch.kind(a) for a in axes]
-    new = {axis: keep(axis, launch) for axis in axes}
-    inner: dict[BlockArgument, Axis] = {}
-    for pair, strip in strips.items():
-        r = axes[pair.register]
-        if strip > 1:
-            new[r] = Axis(f"{r.name_hint}o", launch.extent(r) // strip, REGISTER)
-            inner[r] = Axis(f"{r.name_hint}i", strip, REGISTER)
-    order = [n for a in axes for n in (new[a], inner.get(a)) if n is not None]
-
-    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        result = {axis: e[n] for axis, n in new.items()}
-        for pair, strip in strips.items():
-            t, r = axes[pair.thread], axes[pair.register]
-            points = e[new[r]] * (new[t].extent * strip) + e[new[t]] * strip
-            result[t] = Expr()
-            result[r] = points + e[inner[r]] if r in inner else points
-        return result
-
-    # With %t at rest, %t * R + %r is %r alone, if that numbers all T * R points.
-    for pair in strips:
-        t, r = pair.thread, pair.register
-        extents[t], extents[r] = 1, extents[t] * extents[r]
-    launch.set_axes(extents, kinds)
-    replace_axes(launch, order, meaning)

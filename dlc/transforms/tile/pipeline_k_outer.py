@@ -298,7 +298,7 @@ def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
     return lanes_of(threads, across).count == count_of(across)
 
 
-_TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp
+_TOGETHER = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.CombineOp | tile.ScanOp
 
 
 def _producers(s: Situation) -> tuple[int, ...]:

@@ -10,6 +10,8 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
 
+from dlc.analysis.tile.register_pairs import register_pairs
+from dlc.analysis.tile.thread_slabs import thread_slabs
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.mma_layouts import (
@@ -20,13 +22,16 @@ from dlc.dialects.mma_layouts import (
     WARPGROUP_SHAPES,
 )
 from dlc.ir.expr import Expr
+from dlc.ir.monoid import EXPSUM
 from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
 from dlc.target import Feature, target_of
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.axes.deal_out import deal_out
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import divisors, per_axis
 from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of
+from dlc.transforms.tile.staging.thread_rows import hold_rows
 from dlc.transforms.tile.tensor_cores.warp_tile import deal_to_warps
 
 OF_TENSOR_CORES = PRECISIONS[1:]
@@ -99,6 +104,16 @@ class RegisterTilePass(SchedulingPass):
     Of a chunk of attention, warpgroups hold what warps do otherwise: scores are sums of as many
     columns as the widest shape that divides the keys has, and powers are a factor in registers.
 
+    Threads hold what they compute of such a chunk with `held=true`, of an axis of threads that are
+    neighbours in a warp along columns: these share a row, and fold it by shuffles. The powers alone
+    are shared, once, for the second product. Slabs stay where no warp has all threads of a row.
+    ```
+      %scores = tile.hold across(%tc) register(%r in 4, %rkey in 4, %one in 1) { … }
+      %max_part = tile.hold register(%r in 4) { … tile.combine max … across(%tc) … }
+      %power = tile.hold across(%tc) register(%r in 4, %rkey in 4, %one in 1) { … }
+      %power_smem = tile.share %power[%trow * 4] : … -> memref<32x64xf32, #tile.shared>
+    ```
+
     Factors in f32 take `mma=m16n8k8`, with K in runs of 8, and are multiplied in a precision that
     is to be said: `tf32` reads their first 11 bits; `3xtf32` takes each apart into two of these,
     adds three of the four products, and sums each chunk of K apart: see `docs/tensor-cores.md`.
@@ -127,9 +142,13 @@ class RegisterTilePass(SchedulingPass):
     precision: str = "f32"
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
-
     apart: bool = False
     """Have tensor cores sum each chunk of K by itself, which is added to a thread's sums in f32."""
+    held: bool = False
+    """Without `mma`, hold what is computed of a chunk of attention in registers."""
+    strip: int = 0
+    """Of what is `held`, neighbouring points of a thread along the last axis, as of
+    `permute-register-tile`, which cannot deal them out afterwards; 0 for all of them."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
@@ -139,6 +158,8 @@ class RegisterTilePass(SchedulingPass):
         ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
         "apart": Domain((False, True), narrowed=lambda s: _apart(s)),
+        "held": Domain((False, True), narrowed=lambda s: _held(s)),
+        "strip": Domain((0, 1, 2, 4), least=0, narrowed=lambda s: _strips(s)),
     }
 
     def __post_init__(self) -> None:
@@ -162,6 +183,11 @@ class RegisterTilePass(SchedulingPass):
         if self.apart and (not self.mma or self.precision == "3xtf32"):
             found = "threads round their own" if not self.mma else "those of 3xtf32 are so anyway"
             raise OptionError("apart", f"expected sums of tensor cores, all of K: {found}")
+        if self.held and self.mma:
+            raise OptionError("held", "lanes hold all with mma", "leave held out")
+        if self.strip and not self.held:
+            hint = "permute-register-tile deals out other points"
+            raise OptionError("strip", "expected it with held=true", hint)
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -203,7 +229,29 @@ class RegisterTilePass(SchedulingPass):
             return others | {a: e[rest[a]] * held[a].extent + e[held[a]] for a in serial}
 
         replace_axes(launch, [*kept.values(), *rest.values(), *held.values()], meaning)
-        return f"{' x '.join(str(n) for n in sizes)} points in registers"
+        note = f"{' x '.join(str(n) for n in sizes)} points in registers"
+        return f"{note}{_hold_rows(launch, self.strip)}" if self.held else note
+
+
+def _hold_rows(launch: tile.LaunchOp, strip: int) -> str:
+    """Threads hold the slabs of a cascade; says so, or why not."""
+    slabs = thread_slabs(launch)
+    if isinstance(slabs, str):
+        return f"; slabs of rows stay in shared memory: {slabs}"
+    note = f"; {len(slabs.slabs)} slabs held by threads"
+    pairs = [p for p in register_pairs(launch) if p.thread == slabs.member.index]
+    for pair in pairs if strip else ():
+        points = launch.extent(launch.axes[pair.register])
+        if points % strip:
+            message = f"strips of {strip} do not divide the {points} points of a thread"
+            raise OptionError("strip", message, divisors(points))
+        if strip < points:
+            deal_out(launch, {pair: strip})
+            slabs = thread_slabs(launch)
+            assert not isinstance(slabs, str)
+            note += f", whose columns are in strips of {strip}"
+    hold_rows(slabs)
+    return note
 
 
 MOST_HELD = 256
@@ -224,6 +272,21 @@ def _products(s: Situation) -> tuple[Value, ...]:
     floats = [n for n in OF_FLOATS if s.multiplies_f32 and (n not in OF_WARPGROUPS or _groups(s))]
     halves = [n for n in OF_WARPGROUPS if s.halves and n not in OF_FLOATS and s.target.has("wgmma")]
     return "", *(OF_HALVES if s.halves else ()), *floats, *halves
+
+
+def _held(s: Situation) -> tuple[Value, ...]:
+    """Both where threads fold a cascade whose slabs they have computed."""
+    ops = [*s.kernel.launch.walk()]
+    cascades = any(isinstance(o, tile.ReduceOp) and o.monoid_name.data == EXPSUM for o in ops)
+    computed = any(isinstance(o, tile.ComputeOp) for o in ops)
+    return (False, True) if cascades and computed and not s.given["mma"] else (False,)
+
+
+def _strips(s: Situation) -> tuple[Value, ...]:
+    """Wide loads of what a thread has of columns, where it holds rows."""
+    held, extents = s.given["held"], s.given["extents"]
+    wide = held and isinstance(extents, tuple) and int(extents[-1]) % 4 == 0
+    return (0, 4) if wide else (0,)
 
 
 def _groups(s: Situation) -> bool:

@@ -1,6 +1,8 @@
 // RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2}' | filecheck %s
 // RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2},double-buffer{depth=2},bind-axes,lower-stages,lower-reduces' | filecheck %s --check-prefix=LOWERED
+// RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4 lanes=2},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2 held=true}' | filecheck %s --check-prefix=HELD
+// RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=2,64 thread=1,64},stage-inputs{budget=20000 compute=true points=1,1},register-tile{extents=2 held=true}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=APART
 
 // Attention in one kernel: keys in chunks, of which the block computes the scores once, a thread
 // two rows and four keys of them at a time; then the largest of each row, the powers and their sums.
@@ -44,6 +46,26 @@
 // LOWERED-NEXT: }
 // LOWERED-NEXT: tile.each over(%rrow, %rc) {
 // LOWERED-NEXT: kernel.store %{{.*}}, %o[%rrow, %rc]
+
+// Threads of a row hold its scores and powers, of which others read the powers.
+// HELD: thread(%trowo in 4, %tc in 4, %trowi in 2) register(%rrow in 2, %rc in 2)
+// HELD: tile.reduce expsum rising
+// HELD: %s = tile.hold across(%tc) register(%r in 2, %rkey in 4, %one in 1) {
+// HELD: tile.load %q_smem[%trowo * 4 + %trowi * 2 + %r, %d * 4 + %dv]
+// HELD-NEXT: tile.load %ks_smem[%rkey * 4 + %tc, %d * 4 + %dv]
+// HELD: } : memref<2x16xf32, #tile.held>
+// HELD-NEXT: %max_part = tile.hold register(%r_1 in 2) {
+// HELD-NEXT: tile.reduce max register(%rkey_1 in 4) -> f32 {
+// HELD-NEXT: tile.load %s[%r_1, %rkey_1 * 4 + %tc] : memref<2x16xf32, #tile.held>
+// HELD: tile.combine max %{{.*}} across(%tc) : f32
+// HELD-NEXT: tile.so_far [%r_1] : f32
+// HELD: %power = tile.hold across(%tc) register(%r_2 in 2, %rkey_2 in 4, %one_1 in 1) {
+// HELD: tile.load %max_part[%r_2]
+// HELD: %power_smem = tile.share %power[%trowo * 4 + %trowi * 2] : memref<2x16xf32, #tile.held> -> memref<16x16xf32, #tile.shared>
+// HELD-NEXT: %sum_part = tile.hold register(%r_3 in 2) {
+// HELD: tile.combine add %{{.*}} across(%tc) : f32
+// HELD-NOT: tile.compute
+// APART: register-tile: attention: 2 points in registers; slabs of rows stay in shared memory: the 64 threads that share a row are not in one warp
 %q = "test.op"() : () -> tensor<20x8xf32>
 %ks = "test.op"() : () -> tensor<50x8xf32>
 %v = "test.op"() : () -> tensor<50x8xf32>

@@ -56,8 +56,11 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
 def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
     """Inserts what a thread computes and holds, into memory of its own."""
     buffer = to.insert(kernel.AllocLocalOp(op.element_type, op.all_extents), op.result.name_hint)
+    to.held[op.result] = buffer
     for use in list(op.result.uses):
         load = use.operation
+        if isinstance(load, tile.ShareOp):
+            continue
         assert isinstance(load, tile.LoadOp)
         load.operands[use.index] = buffer
         load.set_index(op.place(load.subscripts), load.where)
@@ -70,6 +73,21 @@ def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
         if where:
             value = _kept(to, value, where, points.axes)
         to.builder.insert(tile.StoreOp(value, buffer, [Expr.of(axis) for axis in points.axes]))
+
+
+def lower_share(to: StageLowering, op: tile.ShareOp) -> None:
+    """Inserts how each thread writes what it holds to its rows of a slab."""
+    held, buffer = op.held.owner, to.allocate(op.result)
+    assert isinstance(held, tile.HoldOp)
+    to.slabs[op.result] = buffer, ()
+    extents = held.all_extents
+    points = tile.ForOp(extents, new_body(len(extents)), [REGISTER] * len(extents))
+    to.builder.insert(points)
+    with to.in_loop(points):
+        at = [Expr.of(axis) for axis in points.axes]
+        value = to.insert(tile.LoadOp(to.held[op.held], at), op.held.name_hint)
+        row, *others = held.element(at)
+        to.builder.insert(tile.StoreOp(value, buffer, [op.subscripts[0] + row, *others]))
 
 
 def _compute_points(to: StageLowering, op: tile.ComputeOp, points: Sequence[int]) -> None:

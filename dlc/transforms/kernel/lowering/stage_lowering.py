@@ -58,6 +58,8 @@ class StageLowering(KernelBuilder):
         self.buffers: dict[tile.RingOp, SSAValue] = {}
         self.slabs: dict[SSAValue, tuple[SSAValue, tuple[Expr, ...]]] = {}
         """Where stages and acquired slots lie: a buffer, and subscripts in front of their own."""
+        self.held: dict[SSAValue, SSAValue] = {}
+        """The memory of a thread for what it holds."""
         self.runs = runs_in(func)
         self.pending = pending_groups(func, self.runs)
         self.pipelines: dict[tile.RingOp, Pipeline] = {}

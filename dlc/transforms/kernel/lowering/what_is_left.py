@@ -9,7 +9,7 @@ from dlc.dialects import kernel, tile
 
 _LOWERED_BY: dict[type[Operation], tuple[str, str]] = {
     **dict.fromkeys(
-        (tile.StageOp, tile.ComputeOp, tile.HoldOp, tile.RingOp),
+        (tile.StageOp, tile.ComputeOp, tile.HoldOp, tile.ShareOp, tile.RingOp),
         ("lower-stages", "stages and rings"),
     ),
     **dict.fromkeys(

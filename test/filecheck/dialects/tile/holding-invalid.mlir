@@ -72,3 +72,45 @@ tile.kernel @k(%x: memref<8xf32> = %x) -> () {
   }
 }
 // CHECK: expected a rising expsum, found add
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 8) {
+    %own = tile.hold register(%r in 2) {
+      %a = tile.load %x[%t, %r] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2xf32, #tile.held>
+    %all = tile.share %own[%t * 2 + 1] : memref<2xf32, #tile.held> -> memref<16xf32, #tile.shared>
+  }
+}
+// CHECK: expected rows of a slab of 16, found 1 to 16
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 8) {
+    %own = tile.hold register(%r in 2) {
+      %a = tile.load %x[%t, %r] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2xf32, #tile.held>
+    %all = tile.share %own[%t * 2] : memref<2xf32, #tile.held> -> memref<16x1xf32, #tile.shared>
+  }
+}
+// CHECK: expected a result of type memref<16xf32, #tile.shared>, found memref<16x1xf32, #tile.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 8) {
+    %own = tile.hold register(%r in 2) {
+      %a = tile.load %x[%t, %r] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2xf32, #tile.held>
+    %all = tile.share %x[%t] : memref<8x8xf32> -> memref<8x8xf32, #tile.shared>
+  }
+}
+// CHECK: expected what threads hold, found memref<8x8xf32>

@@ -28,3 +28,17 @@
     tile.store %r, %y[%half * 8 + %group] : memref<16xf32>
   }
 }
+
+// Rows of 8 threads, of which 4 have a part each, are those of a slab.
+// CHECK: %all = tile.share %own[%row * 2] : memref<2x16xf32, #tile.held> -> memref<16x16xf32, #tile.shared>
+%z = tile.kernel @share(%x: memref<16x64xf32> = %x) -> (%z: memref<16xf32>) {
+  tile.launch thread(%row in 8, %member in 4) {
+    %own = tile.hold across(%member) register(%r in 2, %keys in 4, %one in 1) {
+      %a = tile.load %x[%row * 2 + %r, %keys * 4 + %member + %one] : memref<16x64xf32>
+      tile.yield %a : f32
+    } : memref<2x16xf32, #tile.held>
+    %all = tile.share %own[%row * 2] : memref<2x16xf32, #tile.held> -> memref<16x16xf32, #tile.shared>
+    %b = tile.load %all[15 - %row, %row] : memref<16x16xf32, #tile.shared>
+    tile.store %b, %z[%row] : memref<16xf32>
+  }
+}
