@@ -37,6 +37,11 @@ SCRIPTS = {
         "def main():\n    x = torch.from_numpy(a)\n    return m(x) + torch.arange(4)\nr = main()",
         ["x", "y"],
     ),
+    "numbers of a file": (
+        "import io\nfile = io.BytesIO()\ntorch.save({'a': torch.ones(2)}, file)\nfile.seek(0)\n"
+        "x = torch.load(file)\nr = x['a'] * 2",
+        ["x_a"],
+    ),
     "main": (
         f"{LINEAR}if __name__ == '__main__':\n    x = torch.randn(2, 4)\n    r = m(x)\n"
         "    print(r.shape)",

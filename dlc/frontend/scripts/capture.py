@@ -1,5 +1,5 @@
 """
-A PyTorch program from text, with random tensors as inputs.
+A PyTorch program from text, with random tensors as inputs, or all tensors where none is random.
 
 Calls that make random tensors and modules are made, once, and become inputs and submodules; what
 computes with them is the program, from the first such statement to the last.

@@ -33,6 +33,8 @@ BETWEEN = ("_dynamo", "_compile", "_tensor.py", "utils")
 IN_BETWEEN = (*(TORCH + name for name in BETWEEN), __file__)
 """Code that stands between an operation and who asks for it."""
 INITIAL = os.path.join(TORCH, "nn", "init.py")
+LOADED = os.path.join(TORCH, "_utils.py")
+"""Makes the tensors of a file, which hold its numbers."""
 
 
 class RandomTensors(TorchDispatchMode):
@@ -75,11 +77,12 @@ class RandomTensors(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.partition("::")[2]
         draws = torch.Tag.nondeterministic_seeded in func.tags or name in UNINITIALISED
+        draws = draws and _asking() != LOADED
         given = self.holds((args, kwargs))
         if draws or given or self.whatever:
             conversions = MAKING if self.whatever else CONVERSIONS
             converts = name in conversions and not self.computed((args, kwargs))
-            made = draws or converts or not given or _asking() == INITIAL
+            made = draws or converts or not given or _asking() in (INITIAL, LOADED)
             if draws and not given and not _in_module():
                 self.drawn |= {k: t for t in tree_leaves(result) if (k := storage_key(t))}
             for leaf in tree_leaves(result):
