@@ -51,6 +51,10 @@ from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size
 
+PARTS = "parts"
+"""The attribute of a reduce that sums products of parts of factors (`split-factors`), as which tf32
+loses no more than 3 * 2^-20 of a product of what they are parts of."""
+
 
 @irdl_op_definition
 class KernelOp(KernelOpBase):

@@ -103,6 +103,7 @@ class Candidate:
     vector: ClassVar[int] = VECTOR
     """Points of K that a thread takes at once."""
     precision: ClassVar[str] = ""
+    apart: ClassVar[bool] = False
     """What tensor cores multiply factors of f32 in, if they do."""
 
     def with_ring(self, depth: int, splits: int, *, ending: Ending) -> Self:

@@ -318,7 +318,8 @@ def _tensor_product(
     outer = around.parent_op()
     stored = stored_bytes(outer, row, column) if isinstance(outer, loop.ForOp) else 0
     product = replace(product, along_k=lies, boxes=boxes, stored_bytes=stored)
-    return replace(product, after=after, loads_after=loaded)
+    in_parts = loop.PARTS in reduce.attributes
+    return replace(product, after=after, loads_after=loaded, in_parts=in_parts)
 
 
 def _registers_after(*, loaded: bool) -> float:

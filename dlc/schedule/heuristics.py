@@ -235,7 +235,8 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
 
 def _multiplied(best: Candidate) -> str:
     """The options by which warps multiply, if they do."""
-    return "".join(f" {k}={v}" for k, v in (("mma", best.mma), ("precision", best.precision)) if v)
+    options = ("mma", best.mma), ("precision", best.precision), ("apart", best.apart and "true")
+    return "".join(f" {k}={v}" for k, v in options if v)
 
 
 def _without_tma(best: Candidate) -> str:

@@ -65,7 +65,7 @@ def scattered_operands(kernel: loop.KernelOp) -> list[Packing | Kept]:
         if len(own) != 1 or k not in varies or is_wide(load, (*own, k)):
             continue
         points = {axis: n for axis, n in extents.items() if axis in varies}
-        if why := _obstacle(
+        if why := obstacle(
             load, points, extents.keys(), written=load.ref not in kernel.constant_refs
         ):
             found.append(Kept(load, why))
@@ -77,7 +77,7 @@ def scattered_operands(kernel: loop.KernelOp) -> list[Packing | Kept]:
     return found
 
 
-def _obstacle(
+def obstacle(
     load: loop.LoadOp,
     points: Mapping[BlockArgument, int],
     axes: Collection[SSAValue],

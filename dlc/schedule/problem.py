@@ -31,6 +31,8 @@ class TensorProduct:
     after: float = 0
     """Registers of a thread, for each sum of which it computes something at once, that this takes:
     for all of its sums, or those of a box that TMA stores."""
+    in_parts: bool = False
+    """True if factors of f32 are laid out in parts, which tf32 is to multiply."""
     loads_after: bool = False
     """True if an element is loaded for each sum."""
 

@@ -245,7 +245,7 @@ class WarpgroupCandidate(WarpCandidate):
         """Of a thread, which computes what follows its sums box by box or for all of them."""
         at_once = self._sums_of_box if boxes else self.sums
         beside = BOX_REGISTERS if self.boxes else COPIED_REGISTERS
-        count = self.sums + ceil(at_once * self.product.after) + beside
+        count = self.sums * (1 + self.apart) + ceil(at_once * self.product.after) + beside
         return count + -count % 8
 
     @property
@@ -269,7 +269,8 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def beside(self) -> float:
-        return CHUNK_INSTRUCTIONS + self.copies / self.thread_count
+        added = self.sums if self.apart else 0
+        return CHUNK_INSTRUCTIONS + added + self.copies / self.thread_count
 
     @property
     def ties(self) -> tuple[float, ...]:
@@ -321,14 +322,28 @@ class Tf32WarpgroupCandidate(WarpgroupCandidate):
         return self.target.tf32_lanes
 
 
+@dataclass(frozen=True)
+class PartsWarpgroupCandidate(Tf32WarpgroupCandidate):
+    """One for factors that are laid out in parts, of which each chunk is summed apart."""
+
+    apart: ClassVar[bool] = True
+
+    @property
+    def multiplied_by(self) -> str:
+        return f"wgmma of parts in {self.precision}"
+
+
 def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandidate]:
     """Tiles for warpgroups, if these can compute the sums: of f32 if all lies along K."""
     tensor = problem.tensor
     if tensor is None or tensor.along_k is None or not target.has("wgmma"):
         return
-    made = WarpgroupCandidate if tensor.type != "f32" else Tf32WarpgroupCandidate
-    if tensor.type == "f32" and (target.precision != "tf32" or not all(tensor.along_k)):
-        return
+    made = WarpgroupCandidate
+    if tensor.type == "f32":
+        may = target.precision == "tf32" or (tensor.in_parts and target.precision != "f32")
+        if not may or not all(tensor.along_k):
+            return
+        made = PartsWarpgroupCandidate if tensor.in_parts else Tf32WarpgroupCandidate
     (chunk,) = made.chunk_sizes
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for rows, columns, groups in product(TILES, widths, GROUPS):

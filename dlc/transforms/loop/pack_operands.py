@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i64
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
-from dlc.dialects.axes import new_body
-from dlc.dialects.kernel_memory import memref_of, memref_type
 from dlc.dialects.kernel_op import kernels_in
-from dlc.dialects.layouts import DEFAULT_ALIGNMENT
-from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr
-from dlc.ir.provenance import OPS
 from dlc.ir.structure import structure
 from dlc.remarks import remark
 from dlc.schedule.estimate import estimate
 from dlc.schedule.packing import Kept, Packing, scattered_operands
 from dlc.target import Target, target_of
 from dlc.text import microseconds, unique_name
+from dlc.transforms.loop.packing.copying import copying_kernel, read_packed
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class PackOperandsPass(ModulePass):
                 remark(self.name, kernel.name_, f"leaves %{name}, which {packing.why}")
                 left += 1
                 continue
-            copying = _copying(kernel, packing, f"{name}_packed")
+            copying = copying_kernel(kernel, packing, packing.extents, f"{name}_packed", _store)
             key = kernel.parent, *copying.operands, structure(copying)
             if not self._pays(kernel, left, copying, target, there=key in made):
                 copying.erase()
@@ -104,7 +99,7 @@ class PackOperandsPass(ModulePass):
                 copying.sym_name = StringAttr(unique_name(copying.name_, names))
                 Rewriter.insert_op(copying, InsertPoint.before(kernel))
                 made[key] = copying
-            _read_packed(kernel, packing, made[key].results[0])
+            read_packed(kernel, packing, made[key].results[0])
 
     def _pays(
         self,
@@ -120,7 +115,7 @@ class PackOperandsPass(ModulePass):
         packing = scattered_operands(trial)[left]
         assert isinstance(packing, Packing)
         name = packing.load.ref.name_hint or "operand"
-        _read_packed(trial, packing, copying.results[0])
+        read_packed(trial, packing, copying.results[0])
         now, then = (estimate(k, target).seconds for k in (kernel, trial))
         trial.erase()
         once = 0.0 if there else estimate(copying, target).seconds
@@ -131,70 +126,5 @@ class PackOperandsPass(ModulePass):
         return pays
 
 
-def _copying(kernel: loop.KernelOp, packing: Packing, name: str) -> loop.KernelOp:
-    """The kernel that lays an operand out, not inserted anywhere."""
-    load = packing.load
-    ref = load.ref
-    assert isinstance(ref, BlockArgument)
-    element = load.result.type
-    packed = memref_type(element, packing.extents)
-    block = Block(arg_types=[ref.type, packed])
-    source, target = block.args
-    source.name_hint, target.name_hint = ref.name_hint, name
-    named = [axis.name_hint for axis in packing.axes]
-    axes = loop.ForOp(packing.extents, new_body(len(packing.axes), named))
-    place: dict[SSAValue, Expr] = {
-        old: Expr.of(new) for old, new in zip(packing.axes, axes.axes, strict=True)
-    }
-
-    def at(value: SSAValue) -> Expr | int:
-        return place.get(value, 0)  # else an axis of one point
-
-    subscripts = [e.substitute(at) for e in load.subscripts]
-    where = [e.substitute(at) for e in load.where]
-    last = packing.axes[-1]
-    around = last.owner.parent_op()
-    assert isinstance(around, loop.ForOp)
-    if (extent := around.extent(last)) < packing.extents[-1]:
-        where.append(place[last] * -1 + (extent - 1))
-    default = None
-    if where:
-        value = scalar(0, element)
-        if load.default is not None:
-            assert isinstance(load.default.owner, arith.ConstantOp)
-            value = load.default.owner.value
-        constant = arith.ConstantOp(value)
-        block.add_op(constant)
-        default = constant.result
-    block.add_op(axes)
-    body = Builder(InsertPoint.before(axes.yielded))
-    found = body.insert(loop.LoadOp(source, subscripts, where, default))
-    found.result.name_hint = load.result.name_hint
-    body.insert(loop.StoreOp(found.result, target, [Expr.of(a) for a in axes.axes]))
-    number = kernel.input_refs.index(ref)
-    tensor, alignment = kernel.inputs[number], kernel.alignment(ref)
-    copying = loop.KernelOp(name, [tensor], Region(block), [alignment])
-    copying.results[0].name_hint = name
-    for op in copying.walk():
-        op.location = load.location
-    if OPS in kernel.attributes:
-        copying.attributes[OPS] = kernel.attributes[OPS]
-    return copying
-
-
-def _read_packed(kernel: loop.KernelOp, packing: Packing, packed: SSAValue) -> None:
-    """Has a kernel read an operand where it is packed."""
-    load, ref = packing.load, packing.load.ref
-    assert isinstance(ref, BlockArgument)
-    number = kernel.input_refs.index(ref)
-    subscripts = [Expr.of(axis) for axis in packing.axes]
-    type = memref_type(memref_of(ref).element_type, packing.extents)
-    new = Rewriter.replace_value_with_new_type(ref, type)
-    kernel.operands[number] = packed
-    alignments = [int(n) for n in kernel.alignments.get_values()]
-    alignments[number] = DEFAULT_ALIGNMENT
-    kernel.alignments = DenseArrayBase.from_list(i64, alignments)
-    again = loop.LoadOp(new, subscripts)
-    again.result.name_hint = load.result.name_hint
-    again.location = load.location
-    Rewriter.replace_op(load, again)
+def _store(body: Builder, value: SSAValue, target: SSAValue, place: Sequence[Expr]) -> None:
+    body.insert(loop.StoreOp(value, target, place))

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from math import inf
 
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, VectorType, f32, i32
+from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -23,7 +21,6 @@ from dlc.analysis.tile.matrix_products import Factor, matrix_product
 from dlc.dialects import kernel, tile
 from dlc.dialects.kernel_memory import element_bytes, is_shared, memref_of
 from dlc.dialects.layouts import UNIT
-from dlc.dialects.mma_layouts import TF32_MASK
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.transforms.kernel.lowering.reduce_lowering import (
@@ -32,6 +29,7 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     erase_unused,
     registers_around,
 )
+from dlc.transforms.tf32_parts import taken_apart
 
 
 @dataclass(frozen=True)
@@ -144,22 +142,11 @@ class MmaLowering:
                 loops = [stack.enter_context(to.loop(n, "n", unroll=True)) for n in part.shape]
                 at = [Expr.of(index) for index in loops]
                 value = to.insert(kernel.LoadOp(part.ref, at), name)
-                for each, array in zip(self._taken_apart(value), arrays, strict=True):
+                parts = taken_apart(to.insert, to.constant, value)
+                for each, array in zip(parts, arrays, strict=True):
                     self._insert_store(each, array, at)
             self._apart[part] = [replace(part, ref=array) for array in arrays]
         return self._apart[part]
-
-    def _taken_apart(self, value: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
-        to = self._to
-        bits = to.insert(arith.BitcastOp(value, i32))
-        kept = to.insert(arith.AndIOp(bits, to.constant(IntegerAttr(TF32_MASK, i32))))
-        big = to.insert(arith.BitcastOp(kept, f32), "big")
-        rest = to.insert(arith.SubfOp(value, big), "rest")
-        size = to.insert(math.AbsFOp(value))
-        endless = to.insert(arith.CmpfOp(size, to.constant(FloatAttr(inf, f32)), "oeq"), "endless")
-        zero = to.constant(FloatAttr(0.0, f32))
-        finite, small = (to.insert(arith.SelectOp(endless, zero, v)) for v in (big, rest))
-        return big, finite, small
 
     def _insert_store(self, value: SSAValue, array: SSAValue, at: Sequence[Expr]) -> None:
         self._to.builder.insert(kernel.StoreOp(value, array, at))

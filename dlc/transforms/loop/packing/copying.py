@@ -1,0 +1,95 @@
+"""Kernels that lay an operand of another one out anew, and how that one reads it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import loop
+from dlc.dialects.axes import AxesOp, new_body
+from dlc.dialects.kernel_memory import memref_of, memref_type
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
+from dlc.ir.evaluate import scalar
+from dlc.ir.expr import Expr
+from dlc.ir.provenance import OPS
+from dlc.schedule.packing import Packing
+
+Stores = Callable[[Builder, SSAValue, SSAValue, Sequence[Expr]], None]
+"""Inserts what stores an element at a place of a memref."""
+
+
+def copying_kernel(
+    kernel: loop.KernelOp, packing: Packing, shape: tuple[int, ...], name: str, store: Stores
+) -> loop.KernelOp:
+    """The kernel that lays an operand out in memory of a shape, not inserted anywhere: `store` is
+    given each element and its place."""
+    load = packing.load
+    ref = load.ref
+    assert isinstance(ref, BlockArgument)
+    element = load.result.type
+    packed = memref_type(element, shape)
+    block = Block(arg_types=[ref.type, packed])
+    source, target = block.args
+    source.name_hint, target.name_hint = ref.name_hint, name
+    named = [axis.name_hint for axis in packing.axes]
+    axes = loop.ForOp(packing.extents, new_body(len(packing.axes), named))
+    place: dict[SSAValue, Expr] = {
+        old: Expr.of(new) for old, new in zip(packing.axes, axes.axes, strict=True)
+    }
+
+    def at(value: SSAValue) -> Expr | int:
+        return place.get(value, 0)  # else an axis of one point
+
+    subscripts = [e.substitute(at) for e in load.subscripts]
+    where = [e.substitute(at) for e in load.where]
+    last = packing.axes[-1]
+    around = last.owner.parent_op()
+    assert isinstance(around, AxesOp)
+    if (extent := around.extent(last)) < packing.extents[-1]:
+        where.append(place[last] * -1 + (extent - 1))
+    default = None
+    if where:
+        value = scalar(0, element)
+        if load.default is not None:
+            assert isinstance(load.default.owner, arith.ConstantOp)
+            value = load.default.owner.value
+        constant = arith.ConstantOp(value)
+        block.add_op(constant)
+        default = constant.result
+    block.add_op(axes)
+    body = Builder(InsertPoint.before(axes.yielded))
+    found = body.insert(loop.LoadOp(source, subscripts, where, default))
+    found.result.name_hint = load.result.name_hint
+    store(body, found.result, target, [Expr.of(a) for a in axes.axes])
+    number = kernel.input_refs.index(ref)
+    tensor, alignment = kernel.inputs[number], kernel.alignment(ref)
+    copying = loop.KernelOp(name, [tensor], Region(block), [alignment])
+    copying.results[0].name_hint = name
+    for op in copying.walk():
+        op.location = load.location
+    if OPS in kernel.attributes:
+        copying.attributes[OPS] = kernel.attributes[OPS]
+    return copying
+
+
+def read_packed(kernel: loop.KernelOp, packing: Packing, packed: SSAValue) -> None:
+    """Has a kernel read an operand where it is packed."""
+    load, ref = packing.load, packing.load.ref
+    assert isinstance(ref, BlockArgument)
+    number = kernel.input_refs.index(ref)
+    subscripts = [Expr.of(axis) for axis in packing.axes]
+    type = memref_type(memref_of(ref).element_type, shape_of(packed.type))
+    new = Rewriter.replace_value_with_new_type(ref, type)
+    kernel.operands[number] = packed
+    alignments = [int(n) for n in kernel.alignments.get_values()]
+    alignments[number] = DEFAULT_ALIGNMENT
+    kernel.alignments = DenseArrayBase.from_list(i64, alignments)
+    again = loop.LoadOp(new, subscripts)
+    again.result.name_hint = load.result.name_hint
+    again.location = load.location
+    Rewriter.replace_op(load, again)
