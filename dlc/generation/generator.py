@@ -129,7 +129,7 @@ class Generator:
         for row in range(len(prompts)):
             if ended[row]:
                 yield Grown(row, [], True)
-        seen = self._seen(make)
+        seen = self._seen(make, new)
         while not all(ended):
             begin = time.perf_counter()
             looked = next(seen)
@@ -153,15 +153,19 @@ class Generator:
             read(start)
         return make
 
-    def _seen(self, make: Callable[[], object]) -> Iterator[list[Seen]]:
-        """What each look shows; on a GPU the steps after it have been asked for by then."""
-        looks, asked = Looks(self.rows, self.ahead), deque[Look]()
-        while True:
+    def _seen(self, make: Callable[[], object], new: int) -> Iterator[list[Seen]]:
+        """
+        What each look shows, until each row may have `new` tokens; on a GPU the steps after it have
+        been asked for by then.
+        """
+        looks, asked, left = Looks(self.rows, self.ahead), deque[Look](), new
+        while left > 0 or asked:
             with torch.no_grad():
-                while len(asked) < (2 if self.graphed else 1):
+                while left > 0 and len(asked) < (2 if self.graphed else 1):
                     for _ in range(self.ahead):
                         make()
                     asked.append(looks.ask())
+                    left -= self.ahead
                 seen = asked.popleft().take()
             yield seen
 
