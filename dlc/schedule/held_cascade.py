@@ -65,14 +65,14 @@ class HeldCascade(CascadeCandidate):
     @cached
     def resident(self) -> int:
         """
-        None if the threads of a row are not in one warp, a chunk is more than all keys, which they
-        need not divide, one row is all there is, or slabs, before threads hold them, would not fit
-        in shared memory.
+        None if the threads of a row are not in one warp, a chunk is all keys, which they need not
+        divide where there are others, one row is all there is, or slabs, before threads hold them,
+        would not fit in shared memory.
         """
         together = self.threads[1] > 1 and WARP % (self.lanes * self.threads[1]) == 0
         fits = self.slab_bytes + self.power_bytes <= self.target.shared_per_block
-        whole = self.chunk <= self.problem.keys and self.block[0] > 1
-        return super().resident if together and fits and whole else 0
+        several = self.chunk < self.problem.keys and self.block[0] > 1
+        return super().resident if together and fits and several else 0
 
     @property
     def exchanges(self) -> float:
