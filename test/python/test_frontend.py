@@ -644,7 +644,7 @@ def test_text_with_a_class() -> None:
         ("torch.cat([torch.randn(2) for _ in range(2)])", ["x.0", "x.1"]),
         ("x = torch.randn(3)\nx + torch.randn_like(x)", ["x", "y"]),
         ("F.embedding(torch.randint(0, 5, (2,)), torch.randn(5, 4))", ["input", "weight"]),
-        ("torch.zeros(3) + torch.tril(torch.ones(3, 3))", []),
+        ("torch.zeros(3) + torch.tril(torch.ones(3, 3))", ["x", "y"]),
         ("x = torch.randn(3)\n{'sum': x.sum(), 'pair': (x + 1, x.numel(), None)}", ["x"]),
         ("torch.testing.make_tensor((2,), dtype=torch.int32, device='cpu') + 1", ["x"]),
         ("x = torch.randn(4)\nx.add_(1)", ["x"]),

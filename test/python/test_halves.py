@@ -28,7 +28,8 @@ def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
     by_warps = [row for row in chunks if "mma=m16n8k16" in row["schedule"]]
     by_groups = [row for row in chunks if "mma=m64n" in row["schedule"]]
     assert len(by_warps) > 5
-    assert all(row["tensor"] == 128 and row["issued"] <= 240 for row in by_warps)
+    most = {128: 240, 64: 145}  # of warps of 64 x 64 and of 64 x 32 sums
+    assert all(row["issued"] <= most[row["tensor"]] for row in by_warps)
     assert len(by_groups) > 3
     assert all(row["tensor"] >= 4 and row["issued"] <= 140 for row in by_groups)
 

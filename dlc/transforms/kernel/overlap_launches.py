@@ -25,6 +25,7 @@ class OverlapLaunchesPass(ModulePass):
     """
     Kernels begin before the ones ahead of them end: each waits for those where it first touches
     memory that it is given, and lets the next one begin then (programmatic dependent launch).
+
     Before it waits, each block asks for its share of what no launch of the program writes, and
     what is read at places that no data tells: the weights of a model.
 
