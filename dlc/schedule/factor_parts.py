@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import ceil
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import FloatAttr, f32
+from xdsl.traits import ConstantLike
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_memory import element_bytes
@@ -22,7 +23,8 @@ def factors_to_part(kernel: loop.KernelOp) -> tuple[Packing, Packing] | Kept | N
     """
     The factors of the sole contraction of a kernel, one along rows and one along columns, as they
     are laid out for one of its parts: batches, rows or columns, and K, in multiples of 16 bytes.
-    What keeps a factor as it lies; None of a kernel that sums no products of elements of f32 along
+    What keeps a factor as it lies: so does what stands for elements that are not read, unless it is
+    0 or K such a multiple. None of a kernel that sums no products of elements of f32 along
     one axis, or that has sizes.
     """
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
@@ -55,6 +57,16 @@ def factors_to_part(kernel: loop.KernelOp) -> tuple[Packing, Packing] | Kept | N
         axes = (*(axis for axis in points if axis not in (k, own)), own, k)
         run = WIDEST_ACCESS // element_bytes(load.result.type)
         along = ceil(points[k] / run) * run
+        if along > points[k] and not _is_zero_elsewhere(load):
+            return Kept(load, f"is not 0 where it is not read, and so behind its {points[k]} of K")
         found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), along)))
     rows, columns_ = found
     return rows, columns_
+
+
+def _is_zero_elsewhere(load: loop.LoadOp) -> bool:
+    """True if a load, whose default is a constant (`obstacle`), is 0 where it is not done."""
+    if load.default is None:
+        return True
+    constant = ConstantLike.get_constant_value(load.default)
+    return isinstance(constant, FloatAttr) and constant.value.data == 0

@@ -94,6 +94,11 @@ def test_infinities_and_nan() -> None:
 LEFT = {
     "windows": (lambda x, w: F.conv1d(x, w), ((2, 8, 37), (6, 8, 3)), ""),
     "one factor": (lambda x, _: x @ x.T, ((16, 64), (1,)), "which is read elsewhere, too"),
+    "padded by 5": (
+        lambda x, w: F.pad(x, (0, 3), value=5.0) @ w,
+        ((16, 10), (13, 16)),
+        "is not 0 where it is not read, and so behind its 13 of K",
+    ),
     "computed": (lambda x, w: x.exp() @ w, ((16, 64), (64, 16)), ""),
 }
 
