@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.cuda.run import nvcc, sass
+from dlc.remarks import collect
 from dlc.stages import compiler_context
 from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
 
@@ -64,6 +65,16 @@ def test_what_nothing_writes_is_asked_for_early() -> None:
     module = overlapped(dlc.compile(program, given, "sm_90", "host"))
     asked = set(re.findall(r"kernel\.prefetch (%\w+) bytes", str(module)))
     assert asked == {"%w", "%i"}
+
+
+def test_shares_that_are_no_numbers_are_not_asked_for() -> None:
+    sizes = ({0: torch.export.Dim("n", min=0, max=64)}, None)
+    f = dlc.compile(torch.matmul, (X, W), "sm_90", "host", dynamic_shapes=sizes)
+    with collect() as remarks:
+        text = str(overlapped(f))
+    assert "kernel.prefetch" not in text
+    assert "kernel.grid_wait" in text
+    assert any("asks for nothing ahead" in remark.text for remark in remarks)
 
 
 @needs_tools

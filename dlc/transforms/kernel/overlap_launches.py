@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -14,7 +15,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.kernel.early_inputs import kept_inputs, read_in_order
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import touches_arguments, waits_for_grids
+from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.layouts import shape_of, strides_of
+from dlc.ir.sizes import Size
 from dlc.remarks import remark
 from dlc.schedule.ahead import bytes_ahead
 from dlc.target import Target, target_of
@@ -27,7 +31,7 @@ class OverlapLaunchesPass(ModulePass):
     memory that it is given, and lets the next one begin then (programmatic dependent launch).
 
     Before it waits, each block asks for its share of what no launch of the program writes, and
-    what is read at places that no data tells: the weights of a model.
+    what is read at places that no data tells: the weights of a model, if the share is a number.
 
     *Legal when* the chip has `griddepcontrol`. What a kernel does before it has waited concerns
     itself alone, and what it waits for has waited as well, so that all that was launched before has
@@ -64,8 +68,18 @@ class OverlapLaunchesPass(ModulePass):
             if not target.has("griddepcontrol"):
                 remark(self.name, func.name_, target.lacking("griddepcontrol"))
             elif not waits_for_grids(func):
-                asked = [func.input_refs[n] for n in kept.get(func.name_, [])]
-                _wait(func, [ref for ref in asked if read_in_order(ref)], target)
+                refs = [func.input_refs[n] for n in kept.get(func.name_, [])]
+                asked = [ref for ref in refs if read_in_order(ref)]
+                _wait(func, asked if self._has_shares(func, asked) else [], target)
+
+    def _has_shares(self, func: kernel.FuncOp, asked: Sequence[SSAValue]) -> bool:
+        """True if there are blocks, and a block's share of each input is a number of bytes."""
+        types = [memref_of(ref) for ref in asked]
+        lengths = chain.from_iterable((*shape_of(t), *strides_of(t)) for t in types)
+        sizes = [n for n in (func.grid_size, *lengths) if isinstance(n, Size)]
+        if asked and sizes:
+            remark(self.name, func.name_, f"asks for nothing ahead: {sizes[0]} is not known")
+        return not sizes and func.grid_size > 0
 
 
 def _wait(func: kernel.FuncOp, asked: Sequence[SSAValue], target: Target) -> None:
