@@ -103,8 +103,9 @@ class Candidate:
     vector: ClassVar[int] = VECTOR
     """Points of K that a thread takes at once."""
     precision: ClassVar[str] = ""
-    apart: ClassVar[bool] = False
     """What tensor cores multiply factors of f32 in, if they do."""
+    apart: ClassVar[bool] = False
+    """True if they sum each chunk apart, which is added to the sums of those before."""
 
     def with_ring(self, depth: int, splits: int, *, ending: Ending) -> Self:
         """The same tile with rings of other depths, for K in other parts."""
