@@ -12,10 +12,13 @@ from dlc.backend import BackendError
 from dlc.backend.kernel_image import KernelImage
 from dlc.diagnostics import OpError, failed_pass
 from dlc.dialects.kernel import FuncOp
+from dlc.dialects.kernel_tma import TensorMapOp
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
 from dlc.frontend.export.sized_program import SizedProgram
+from dlc.ir.sizes import Size
 from dlc.log import get_logger
 from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
@@ -109,11 +112,14 @@ def _likely(module: ModuleOp, sizes: Mapping[str, int]) -> ModuleOp:
 
 
 def are_made_for(kernels: ModuleOp, sizes: Mapping[str, int]) -> bool:
-    """True if all kernels of a module take these sizes."""
+    """True if all kernels of a module take these sizes, which give tensor maps elements."""
     for op in kernels.walk():
         if isinstance(op, SizeIndexOp):
             low, high = op.symbol.bounds
             if not low <= sizes[op.size.data] <= high:
+                return False
+        if isinstance(op, TensorMapOp):
+            if 0 in [Size.of(extent).evaluate(sizes) for extent in shape_of(op.type)]:
                 return False
     return True
 

@@ -67,7 +67,7 @@ class KernelImage:
             {name: getattr(shared, name) for name in OF_ALL_SIZES},
             grid_size=bound.grid_size,
             size_values=tuple(sizes[op.size.data] for op in kernel_sizes(func)),
-            tensor_maps=tuple(tensor_maps(bound)),
+            tensor_maps=tuple(tensor_maps(bound, func)),
         )
         return image
 

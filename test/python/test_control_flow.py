@@ -241,6 +241,22 @@ def test_a_loop_has_one_body_whatever_its_length() -> None:
     assert len(program.kernels) <= 5
 
 
+def test_a_size_of_turns_is_refused_or_imported_for_each() -> None:
+    module, args = Recurrent(4), (made(6, 3, 4), made(3, 4))
+
+    def program(mark: Any) -> CompiledProgram:
+        return dlc.compile(module, args, backend="host", dynamic_shapes=({0: mark}, None))
+
+    with pytest.raises(UnsupportedError, match="scan: it takes s turns, expected a number"):
+        program(torch.export.Dim("s", max=64))
+    anew = program(torch.export.Dim.AUTO)
+    for given in (args, (made(9, 3, 4), made(3, 4))):
+        expected = tree_leaves(module(*given))
+        for own, known in zip(tree_leaves(anew(*given)), expected, strict=True):
+            torch.testing.assert_close(own, known)
+    assert len(anew.variants) == 2
+
+
 @pytest.mark.parametrize("stage", ["torch", "tensor", "loop", "tile", "kernel"])
 @pytest.mark.parametrize("name", ["scan", "while", "an if in a scan"])
 def test_every_state_prints_parses_and_runs(name: str, stage: Any, tmp_path: Path) -> None:

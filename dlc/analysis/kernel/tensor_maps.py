@@ -13,6 +13,7 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size, divides
 from dlc.target import TENSOR_ALIGNMENT
 
 MAX_EXTENT = 1 << 31
@@ -39,10 +40,10 @@ class TensorMap:
         return element_bytes(self.element)
 
 
-def tensor_map(op: TensorMapOp) -> TensorMap:
-    """The description that a map of the Kernel IR stands for."""
+def tensor_map(op: TensorMapOp, dims: Sequence[int] | None = None) -> TensorMap:
+    """The description that a map of the Kernel IR stands for: of its dimensions, or of these."""
     size = element_bytes(op.type.element_type)
-    dims = op.dims[::-1]
+    dims = (op.dims if dims is None else dims)[::-1]
     return TensorMap(
         op.type.element_type,
         tuple(shape_of(op.type)[d] for d in dims),
@@ -61,7 +62,8 @@ def _offset(type: MemRefType[Attribute]) -> int:
 def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int) -> str | None:
     """
     The reason why the accelerator cannot copy boxes of these sizes from a memref whose address
-    is a multiple of `alignment` bytes; None if it can.
+    is a multiple of `alignment` bytes; None if it can. Of sizes only divisors are asked: how far a
+    memref reaches, `narrow_sizes` sees to, and the launch, which knows their numbers.
     """
     if not shape_of(type):
         return "expected at least one dimension, found none"
@@ -69,16 +71,17 @@ def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int
         return obstacle
     if alignment % TENSOR_ALIGNMENT or _offset(type) % TENSOR_ALIGNMENT:
         return f"expected an address that is a multiple of {TENSOR_ALIGNMENT} bytes"
-    if max(shape_of(type)) >= MAX_EXTENT:
-        return f"expected extents below 2^31, found {max(shape_of(type))}"
+    if large := [n for n in shape_of(type) if not isinstance(n, Size) and n >= MAX_EXTENT]:
+        return f"expected extents below 2^31, found {large[0]}"
     size, strides = element_bytes(type.element_type), strides_of(type)
     *outer, inner = map_dims(shape_of(type), box)
     if strides[inner] != 1:
         return f"expected an innermost stride of 1, found {strides[inner]}"
-    for d in outer:
-        if strides[d] * size % TENSOR_ALIGNMENT or not 0 < strides[d] * size < MAX_STRIDE:
+    for stride in (strides[d] * size for d in outer):
+        short = isinstance(stride, Size) or 0 < stride < MAX_STRIDE
+        if not divides(TENSOR_ALIGNMENT, stride) or not short:
             return (
                 f"expected strides of a multiple of {TENSOR_ALIGNMENT} bytes below 2^40, found "
-                f"{strides[d] * size} bytes"
+                f"{stride} bytes"
             )
     return None

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, THREAD
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.size_index import extents_at
 from dlc.dialects.warp_boxes import WarpBoxes, warp_boxes
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
@@ -50,7 +49,7 @@ def _lane_obstacle(
             return "its rows are no rows of the sums"
     if not launch_threads(launch) <= {value for e in op.subscripts for value in e.values()}:
         return "threads share the sums"
-    if clipped(op.subscripts, op.where, boxes.type):
+    if clipped(op):
         return "what is stored depends on more than where the tensor ends"
     return None
 
@@ -65,12 +64,11 @@ def registers_of(launch: tile.LaunchOp) -> list[BlockArgument]:
     return launch.axes_of(REGISTER)
 
 
-def clipped(
-    subscripts: Sequence[Expr], where: Sequence[Expr], type: MemRefType[Attribute]
-) -> list[Expr]:
-    """The conditions that do not just say that an element is one of the memref."""
-    inside = [c for s, n in zip(subscripts, shape_of(type), strict=True) for c in within(s, n)]
-    return [condition for condition in where if condition not in inside]
+def clipped(op: tile.StoreOp) -> list[Expr]:
+    """The conditions of a store that do not just say that an element is one of the memref."""
+    pairs = zip(op.subscripts, extents_at(op.ref, op), strict=True)
+    inside = [condition for subscript, n in pairs for condition in within(subscript, n)]
+    return [condition for condition in op.where if condition not in inside]
 
 
 def box_count(launch: tile.LaunchOp, op: tile.StoreOp) -> int:

@@ -29,15 +29,22 @@ def parameter_types(func: kernel.FuncOp) -> list[str]:
     return maps + inputs + outputs + ["int"] * len(sizes)
 
 
-def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:
-    """For each tensor map of a kernel: the number of its argument, and what the map says."""
+def tensor_maps(
+    func: kernel.FuncOp, of_all_sizes: kernel.FuncOp | None = None
+) -> list[tuple[int, TensorMap]]:
+    """
+    For each tensor map of a kernel: the number of its argument, and what the map says. Where the
+    kernel is one for all sizes that is bound, its maps have the dimensions of those of that one,
+    also where an extent has become 1.
+    """
     found: list[tuple[int, TensorMap]] = []
-    for op in func.tensor_maps:
+    dims = [op.dims for op in (of_all_sizes or func).tensor_maps]
+    for op, own in zip(func.tensor_maps, dims, strict=True):
         ref = op.ref
         assert isinstance(ref, BlockArgument)
         if obstacle := tma_obstacle(op.type, op.box_sizes, func.alignment(ref)):
             fail(op, f"no tensor map can be made of %{ref.name_hint}: {obstacle}")
-        found.append((ref.index, tensor_map(op)))
+        found.append((ref.index, tensor_map(op, own)))
     return found
 
 

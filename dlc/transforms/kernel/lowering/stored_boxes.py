@@ -73,7 +73,7 @@ def _obstacle(
     assert op.boxes is not None
     if boxes.count % op.boxes.value.data:
         return f"room for {op.boxes.value.data} does not divide the {boxes.count} boxes of a warp"
-    if clipped(op.subscripts, op.where, boxes.type):
+    if clipped(op):
         return "conditions say more than where the tensor ends"
     count = computing_threads(to.source)
     if not threads or count % WARP:
