@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -27,14 +27,10 @@ from torch import Tensor, nn
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.host_program import HostProgram
 from dlc.importing import Imports
-from dlc.pipeline import apply_step
-from dlc.schedule.scheduled_time import scheduled_seconds
-from dlc.shared_kernels import SharedKernels, are_made_for
-from dlc.stages import Stages, compiler_context
-from dlc.target import get_target, set_target
-from dlc.transforms.tensor.specialize import specialize
+from dlc.shared_kernels import SharedKernels, are_made_for, seconds_at
+from dlc.stages import Stages
+from dlc.target import set_target
 from dlc_bench.records import markdown_table, where_and_when, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,16 +142,6 @@ def made(module: ModuleOp) -> Stages:
     return Stages(module)
 
 
-def microseconds(kernels: ModuleOp, sizes: Mapping[str, int] | None = None) -> float:
-    """What the launches of Kernel IR take at some sizes."""
-    if sizes:
-        kernels = kernels.clone()
-        specialize(kernels, sizes)
-        apply_step(compiler_context(), kernels, "canonicalize")  # how often loops run
-    launches = HostProgram.of(kernels).bind({}).launches
-    return sum(scheduled_seconds(one.func.func, get_target(TARGET)) for one in launches) * 1e6
-
-
 def measure(family: Family) -> Row:
     """The times of each call, and how many programs are compiled for these."""
     torch.manual_seed(0)
@@ -166,7 +152,7 @@ def measure(family: Family) -> Row:
         for batch, length in zip(BATCHES, LENGTHS, strict=True):
             args = family.make(batch, length)
             alone = made(imports.program(args, None).module)
-            static = microseconds(alone.module("kernel"))
+            static = seconds_at(alone.module("kernel"), {}) * 1e6
             known = imports.sized_call(args, None)
             found = shared.stages(*known, "f32", made) if known else None
             if found and not are_made_for(found[0].module("kernel"), found[1]):
@@ -174,7 +160,7 @@ def measure(family: Family) -> Row:
             stages, sizes = found or (alone, {})
             if not any(one is stages for one in programs):
                 programs.append(stages)
-            us = microseconds(stages.module("kernel"), sizes) if found else static
+            us = seconds_at(stages.module("kernel"), sizes) * 1e6 if found else static
             row: Row = {"batch": batch, "length": length, "static_us": static, "us": us}
             rows.append(row | {"ratio": us / static, "alone": found is None})
     return {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc import gradients
 from dlc.backend import BackendError
@@ -35,7 +35,7 @@ from dlc.passes import PRINTED, Printed
 from dlc.precision import Precision, default_precision, get_precision
 from dlc.saved.call import absent, not_held
 from dlc.saved.program_file import ProgramFile, Saved, save
-from dlc.shared_kernels import SharedKernels, are_made_for
+from dlc.shared_kernels import ABOUT, SharedKernels, are_made_for
 from dlc.stages import Kernel, Stages, by_kernel, compiler_context
 from dlc.target import get_target, set_target
 from dlc.text import counted
@@ -255,9 +255,13 @@ class CompiledProgram(TellsOfMissing):
         return self.variants[0].stages.text(stage)
 
     def explain(self) -> str:
-        """For each kernel of the first variant its schedule, what lost to it, and why."""
-        shared = [self.shared.obstacle] if self.shared.obstacle else []
-        return "\n\n".join([*shared, self.variants[0].stages.explain()])
+        """
+        Which sizes have which kernels, and for each kernel of the first variant its schedule, what
+        lost to it, and why.
+        """
+        told = self.shared.explain() or "\n".join(dict.fromkeys(map(_saved_about, self.variants)))
+        parts = self.shared.obstacle, told, self.variants[0].stages.explain()
+        return "\n\n".join(filter(None, parts))
 
     def trace(self, path: str | Path = "trace.html") -> None:
         """Writes the page of the first variant that `dlc trace` writes; it needs no network."""
@@ -305,8 +309,16 @@ class CompiledProgram(TellsOfMissing):
             raise BackendError(
                 "cannot save a program that is not compiled for what its modules are: call it first"
             )
-        variants = [Saved(v.program, v.bound.module("kernel")) for v in present]
+        variants = [Saved(v.program, self._saved(v)) for v in present]
         save(Path(path), self.name, VERSION, self.target, self.backend, variants)
+
+    def _saved(self, variant: Variant) -> ModuleOp:
+        """The kernels of a variant as a file has them: they say which sizes have them."""
+        kernels = variant.bound.module("kernel")
+        if about := self.shared.about(variant.stages) or _saved_about(variant):
+            kernels = kernels.clone()
+            kernels.attributes[ABOUT] = StringAttr(about)
+        return kernels
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, and what is unpickled, compiles anew; machine code is in the cache."""
@@ -373,9 +385,9 @@ def compile(
 
     `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
     `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Where
-    they can be, its kernels are compiled once for those up to 3 times larger or smaller than at the
-    first call, those of multiples apart where rows are as long; else they are for each size, and
-    `f.explain()` says why.
+    they can be, its kernels are compiled for all sizes, and again for a range of sizes, or for
+    multiples where rows are as long, whose own are predicted to be faster; else they are for each
+    size. `f.explain()` says which sizes have which, or why they have their own.
     `f.sizes` tells what the sizes are called, and what the program asks of them. Sizes of 0 and 1
     are programs of their own, as they are to PyTorch.
 
@@ -418,6 +430,12 @@ def load_program(
         stages = Stages(saved.program.module, kernels=saved.kernels)
         program.variants.append(Variant(saved.program, place, stages))
     return program
+
+
+def _saved_about(variant: Variant) -> str:
+    """What was said of the sizes of a variant where it was saved; empty if nothing was."""
+    said = variant.module("kernel").attributes.get(ABOUT)
+    return said.data if isinstance(said, StringAttr) else ""
 
 
 def _again(

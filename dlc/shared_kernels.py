@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.backend import BackendError
+from dlc.backend.host_program import HostProgram
 from dlc.backend.kernel_image import KernelImage
 from dlc.diagnostics import OpError, failed_pass
 from dlc.dialects.kernel import FuncOp
@@ -18,16 +22,18 @@ from dlc.dialects.size import SymbolOp
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.error_report import file_line_col
 from dlc.frontend.export.sized_program import SizedProgram
-from dlc.ir.sizes import Size
+from dlc.ir.sizes import Fact, Size
 from dlc.log import get_logger
-from dlc.stages import Stages
+from dlc.pipeline import apply_step
+from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, told
+from dlc.stages import Stages, compiler_context
+from dlc.target import target_of
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
+from dlc.transforms.tensor.specialize import specialize
 
-APART = 3
-"""
-Kernels serve sizes up to so many times larger or smaller than those that they are scheduled for;
-further from these another schedule is faster.
-"""
+ABOUT = "dlc.sizes"
+"""What the Kernel IR of a saved program says of the sizes that have these kernels."""
 
 
 @dataclass
@@ -39,11 +45,6 @@ class Made:
     """What names are divided by in the program, for multiples alone."""
     stages: Stages | None
 
-    def serves(self, sizes: Mapping[str, int], by: Mapping[str, int]) -> bool:
-        """True for sizes that are alike, `by` what divides them."""
-        pairs = [(n, self.sizes[name]) for name, n in sizes.items()]
-        return by == self.by and all(max(pair) <= APART * max(min(pair), 1) for pair in pairs)
-
     def given(self, sizes: Mapping[str, int]) -> tuple[Stages, dict[str, int]] | None:
         """The kernels, and the sizes as these take them."""
         if self.stages is None:
@@ -52,17 +53,36 @@ class Made:
             divided(name, self.by): n // self.by.get(name, 1) for name, n in sizes.items()
         }
 
+    def seconds(self, sizes: Mapping[str, int]) -> float:
+        """What the launches are predicted to take; infinite for sizes that they do not take."""
+        if (given := self.given(sizes)) is None:
+            return inf
+        kernels = given[0].module("kernel")
+        return seconds_at(kernels, given[1]) if are_made_for(kernels, given[1]) else inf
+
+
+Alike: TypeAlias = "tuple[Box, tuple[tuple[str, int], ...]]"
+"""Sizes that share kernels: their range, and what divides them."""
+
+
+@dataclass
+class _Known:
+    """The kernels of a program in one precision, and which sizes have which."""
+
+    made: list[Made] = field(default_factory=list)
+    chosen: dict[Alike, Made] = field(default_factory=dict)
+
 
 @dataclass
 class SharedKernels:
     """
-    The kernels of programs that were imported for many sizes, by program and precision, each for
-    the sizes that are alike to those that it was asked for first.
+    The kernels of programs that were imported for many sizes, by program and precision. The first
+    sizes of a range are those that its kernels are scheduled for, or that show that others do.
     """
 
     multiples: bool = True
     """False for one program for all, where it is shown and not run."""
-    _made: dict[tuple[int, str], list[Made]] = field(default_factory=dict)
+    _known: dict[tuple[int, str], _Known] = field(default_factory=dict)
     obstacle: str = ""
     """Why the last program that has none is compiled for each size."""
 
@@ -74,31 +94,97 @@ class SharedKernels:
         make: Callable[[ModuleOp], Stages],
     ) -> tuple[Stages, dict[str, int]] | None:
         """
-        What `make` makes of a copy of the program for all sizes, these likely, if that comes to
-        Kernel IR and there is none for sizes like these, and what the kernels are told; else the
-        program is compiled for each size, which is logged with the reason. Where rows are as long
-        as a size, its multiples have kernels of their own, which access several neighbours at once.
+        The kernels for such sizes, and what they are told: what `make` makes of a copy of the
+        program for all sizes, these likely, where none that there are is predicted to be about as
+        fast. None if that does not come to Kernel IR, which is logged with the reason: the program
+        is compiled for each size. Where rows are as long as a size, its multiples may have kernels
+        of their own, which access several neighbours at once.
         """
-        known = self._made.setdefault((id(program), precision), [])
+        known = self._known.setdefault((id(program), precision), _Known())
         by = divisors(program.module, sizes) if self.multiples else {}
-        for made in known:
-            if made.serves(sizes, by):
-                return made.given(sizes)
+        alike = box_of(sizes), tuple(by.items())
+        if alike not in known.chosen:
+            known.chosen[alike] = self._chosen(known, program, sizes, by, make)
+        return known.chosen[alike].given(sizes)
+
+    def _chosen(
+        self,
+        known: _Known,
+        program: SizedProgram,
+        sizes: Mapping[str, int],
+        by: Mapping[str, int],
+        make: Callable[[ModuleOp], Stages],
+    ) -> Made:
+        """The kernels for sizes of a range, of which none is chosen yet."""
+        there = [made for made in known.made if made.stages is not None]
+        fit = [made for made in there if made.by.items() <= by.items()]
+        times = [made.seconds(sizes) for made in fit]
+        if len(there) >= MOST:
+            number = fastest(inf, times)
+            return Made(dict(sizes), dict(by), None) if number is None else fit[number]
+        if len(there) == MOST - 1 and all(made.by for made in there):
+            by = {}  # the last ones are for all sizes
+        own = self._made(program, sizes, by, make)
+        if fit and own.stages is not None:
+            if (number := fastest(own.seconds(sizes), times)) is not None:
+                return fit[number]
+        known.made.append(own)
+        return own
+
+    def _made(
+        self,
+        program: SizedProgram,
+        sizes: Mapping[str, int],
+        by: Mapping[str, int],
+        make: Callable[[ModuleOp], Stages],
+    ) -> Made:
+        """What is made for such sizes; without kernels where these cannot be for all sizes."""
         module = _likely(program.module.clone(), sizes)
         divide_sizes(module, by)
         stages = make(module)
-        known.append(Made(dict(sizes), by, stages))
+        made = Made(dict(sizes), dict(by), stages)
         try:
             _print(stages.module("kernel"))
         except Exception as error:  # kernels of one size may have none
-            self.give_up(stages, error)
-        return known[-1].given(sizes)
+            made.stages = None
+            self._tell(error)
+        return made
+
+    def explain(self) -> str:
+        """Which sizes have which kernels: `about` all that there are."""
+        return "\n".join(self.about(one.stages) for one in self._all if one.stages is not None)
+
+    def about(self, stages: Stages) -> str:
+        """
+        `kernels for s from 33 to 128; with s mod 4 == 0 for s from 9 to 128; scheduled for s = 64`
+        as far as sizes were asked for, and a line for each schedule. Empty for other kernels.
+        """
+        made = next((one for one in self._all if one.stages is stages), None)
+        if made is None:
+            return ""
+        ranges: dict[tuple[tuple[str, int], ...], list[Box]] = {}
+        for known in self._known.values():
+            for (box, by), chosen in known.chosen.items():
+                if chosen is made:
+                    ranges.setdefault(by, []).append(box)
+        texts = [f"{_with_multiples(by)}for {told(boxes)}" for by, boxes in sorted(ranges.items())]
+        likely = ", ".join(f"{name} = {n}" for name, n in made.sizes.items())
+        funcs = [op for op in stages.module("kernel").walk() if isinstance(op, FuncOp)]
+        lines = [f"  {func.name_}: {KernelImage.of_all_sizes(func).schedule}" for func in funcs]
+        return "\n".join([f"kernels {'; '.join(texts)}; scheduled for {likely}", *lines])
+
+    @property
+    def _all(self) -> list[Made]:
+        return [made for known in self._known.values() for made in known.made]
 
     def give_up(self, stages: Stages, error: Exception) -> None:
         """Kernels that cannot be compiled or run are made for each size, for this reason."""
-        for made in (made for known in self._made.values() for made in known):
+        for made in self._all:
             if made.stages is stages:
                 made.stages = None
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
         self.obstacle = f"kernels are compiled for each size: {_told(error)}"
         get_logger("compile").info("%s", self.obstacle)
 
@@ -109,6 +195,23 @@ def _likely(module: ModuleOp, sizes: Mapping[str, int]) -> ModuleOp:
         if isinstance(op, SymbolOp):
             op.hint = IntegerAttr(sizes[op.sym_name.data], i64)
     return module
+
+
+def _with_multiples(by: Iterable[tuple[str, int]]) -> str:
+    """`with s mod 4 == 0 `; empty for all sizes."""
+    facts = [str(Fact(Size.of(name) % n, "==", Size.of(0))) for name, n in by]
+    return f"with {', '.join(facts)} " if facts else ""
+
+
+def seconds_at(kernels: ModuleOp, sizes: Mapping[str, int]) -> float:
+    """What the launches of Kernel IR are predicted to take at some sizes, one turn of each loop."""
+    target = target_of(kernels)
+    if sizes:
+        kernels = kernels.clone()
+        specialize(kernels, sizes)
+        apply_step(compiler_context(), kernels, "canonicalize")  # how often loops run
+    launches = Counter(one.func.func for one in HostProgram.of(kernels).bind({}).launches)
+    return sum(scheduled_seconds(func, target) * times for func, times in launches.items())
 
 
 def are_made_for(kernels: ModuleOp, sizes: Mapping[str, int]) -> bool:

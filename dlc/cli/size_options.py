@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlc.cli.directories import names_directory
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SIZED = ("torch", "tensor")
 """The IRs of a program for all sizes."""
+FAR = 16
+"""How many times smaller and larger than the likely sizes those are that `--explain` tells of."""
 
 
 def add_size_options(command: argparse.ArgumentParser) -> None:
@@ -85,6 +87,16 @@ def chosen_program(
     return program.module, program
 
 
+def _others(sized: SizedProgram, likely: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes up to `FAR` times smaller and larger than those that are likely, each 4 times apart."""
+    for name, symbol in sized.symbols.items():
+        low, high = symbol.bounds
+        for n in (likely[name] * FAR >> shift for shift in range(0, 2 * FAR.bit_length(), 2)):
+            sizes = {**likely, name: n}
+            if low <= n <= high and all(fact.holds(sizes) for fact in sized.facts):
+                yield sizes
+
+
 def _has_kernels_of_all_sizes(sized: SizedProgram, options: argparse.Namespace) -> bool:
     """True if the program comes to kernels for all sizes; else the reason is printed to stderr."""
     from dlc.backend.executor import default_target
@@ -107,6 +119,9 @@ def _has_kernels_of_all_sizes(sized: SizedProgram, options: argparse.Namespace) 
         print(f"note: {shared.obstacle}", file=sys.stderr)
         return False
     if options.explain:
-        likely = ", ".join(f"{name} = {symbol.likely}" for name, symbol in sized.symbols.items())
+        likely = ", ".join(f"{name} = {n}" for name, n in hints.items())
         print(f"note: kernels are for all sizes; this is what is told of {likely}", file=sys.stderr)
+        for sizes in _others(sized, hints):
+            shared.stages(sized, sizes, precision, made)
+        print(f"note: by the estimate\n{shared.explain()}", file=sys.stderr)
     return not options.explain

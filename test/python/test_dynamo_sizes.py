@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlc.backend.host.host_backend import HostBackend
+from dlc.schedule.size_ranges import MOST
 
 HOST = {"backend": "host", "fallback": False}
 
@@ -83,26 +85,44 @@ class Block(nn.Module):
         return self.head(h[:, -1])
 
 
-@pytest.mark.parametrize("dynamic", [True, None])
-def test_twenty_sizes_are_at_most_two_compilations(
-    dynamic: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a batch and a length, beside those of the first call, which Dynamo takes for all."""
-    made: list[set[str]] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[str]]:
+    """The kernels of each variant that is compiled, as texts."""
+    found: list[frozenset[str]] = []
     prepare = HostBackend.prepare
 
     def counting(self: Any, images: Any) -> None:
-        made.append({image.source for image in images})
+        found.append(frozenset(image.source for image in images))
         prepare(self, images)
 
     monkeypatch.setattr(HostBackend, "prepare", counting)
-    torch._dynamo.reset()
+    return found
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_twenty_sizes_are_at_most_two_compilations(
+    dynamic: bool | None, exports: list[int], made: list[frozenset[str]]
+) -> None:
+    """
+    Of a batch and a length, beside those of the first call, which Dynamo takes for all. Kernels of
+    other schedules are for ranges that are predicted to be worth it.
+    """
     block = Block().eval()
     f = torch.compile(block, backend="dlc", options=HOST, dynamic=dynamic)
     for n in range(20):
         check(f, block, torch.randn(2 + n % 3, 11 + 2 * n, 32))
-    torch._dynamo.reset()
-    assert len({frozenset(sources) for sources in made}) <= (2 if dynamic else 3)
+    first = 0 if dynamic else 1
+    assert len(exports) <= 1 + first
+    assert len(set(made)) <= MOST + first
+
+
+def test_ranges_of_sizes_are_one_export(exports: list[int], made: list[frozenset[str]]) -> None:
+    f = partial(torch.softmax, dim=1)
+    compiled = torch.compile(lambda x: f(x), backend="dlc", options=HOST, dynamic=True)
+    for n in (127, 128, 129):
+        check(compiled, f, torch.randn(4, n))
+    assert len(exports) == 1
+    assert [made.index(kernels) for kernels in made] == [0, 0, 2]
 
 
 def test_a_dimension_may_be_marked(exports: list[int]) -> None:

@@ -288,7 +288,7 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
     for n in SIZES[1:]:
         check(name, n, lambda args: [program(*args)])
     funcs = [func for variant in program.variants for func in variant.executor.funcs]
-    schedules = len([24, 2, 7, 100])  # each for what is up to 3 times larger or smaller
+    schedules = len([24, 2, 7, 100])  # at most each range has its own
     schedules += name in (
         "masked",
         "heads",
@@ -359,7 +359,7 @@ def test_multiples_have_kernels_of_their_own_where_rows_are_as_long(dtype: torch
     f, by = (lambda x: torch.softmax(x, 1)), 16 // dtype.itemsize
     make = partial(torch.randn, dtype=dtype)
     program = dlc.compile(f, (make(4, 64),), "sm_90", "host", dynamic_shapes=({1: AUTO},))
-    for n in (64, 72, 33, 104, 37, 51):
+    for n in (64, 40, 33, 56, 37, 51):
         x = make(4, n)
         torch.testing.assert_close(program(x), f(x))
         assert program.variants[-1].sizes == ({"x_1": n} if n % by else {f"x_1_by_{by}": n // by})

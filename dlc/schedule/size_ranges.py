@@ -1,0 +1,74 @@
+"""
+Which sizes share kernels: those of a range share what is decided for the first of them, and ranges
+have schedules of their own where the estimate says that this is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import TypeAlias
+
+WORTH = 1.15
+"""
+Kernels are used for a range as long as they take at most so many times what those take whose
+schedule is made for it. Beyond that, it pays to compile these.
+"""
+MOST = 8
+"""How many kernels of different schedules a program for all sizes has, multiples included."""
+
+Box: TypeAlias = "tuple[tuple[str, int, int], ...]"
+"""For each name of a size its least and its largest value."""
+
+
+def box_of(sizes: Mapping[str, int]) -> Box:
+    """The sizes between two powers of two that these are of: 65 to 128, 129 to 256."""
+    return tuple((name, *_between_powers(n)) for name, n in sizes.items())
+
+
+def _between_powers(n: int) -> tuple[int, int]:
+    if n < 2:
+        return n, n
+    high = 1 << (n - 1).bit_length()
+    return high // 2 + 1, high
+
+
+def fastest(own: float, known: Sequence[float]) -> int | None:
+    """
+    Which of kernels that take so many seconds serves sizes whose own take `own`: its index. None
+    where none takes these sizes, or it is worth to have the own ones.
+    """
+    best = min(range(len(known)), key=known.__getitem__, default=None)
+    return None if best is None or known[best] == inf or known[best] > WORTH * own else best
+
+
+def joined(boxes: Iterable[Box]) -> list[Box]:
+    """The same sizes in fewer boxes: those that are next to each other along one size are one."""
+    found = sorted(boxes)
+    for axis in reversed(range(len(found[0]) if found else 0)):
+        merged: list[Box] = []
+        for box in sorted(found, key=lambda box: (box[:axis], box[axis + 1 :], box[axis])):
+            if merged and _continues(merged[-1], box, axis):
+                name, low, _ = merged[-1][axis]
+                box = (*box[:axis], (name, low, box[axis][2]), *box[axis + 1 :])
+                merged.pop()
+            merged.append(box)
+        found = merged
+    return found
+
+
+def _continues(box: Box, other: Box, axis: int) -> bool:
+    """True where the other box begins where one ends along a size, and is the same along others."""
+    same = box[:axis] == other[:axis] and box[axis + 1 :] == other[axis + 1 :]
+    return same and box[axis][2] + 1 == other[axis][1]
+
+
+def told(boxes: Iterable[Box]) -> str:
+    """`s from 33 to 128 or s from 513 to 1024`; of several sizes `b = 2, s from 5 to 8`."""
+    return " or ".join(
+        ", ".join(map(_told_of_one, *zip(*box, strict=True))) for box in joined(boxes)
+    )
+
+
+def _told_of_one(name: str, low: int, high: int) -> str:
+    return f"{name} = {low}" if low == high else f"{name} from {low} to {high}"
