@@ -173,6 +173,13 @@ class Target:
     memory and multiply matrices in much the same order. Measured, of products by threads of 8 x 4
     to 16 x 8 sums 0.5 to 0.8, by `mma` of bf16 0.65, of tf32 0.65, of three products of tf32 0.6
     and 0.8."""
+    apart_mma: float = 0.25
+    """The same where warps multiply halves by `mma`: of an RTX 4090 at 2520 MHz, 4096 x 4096 x 4096
+    in 895 us by blocks of 128 x 128 (0.21) and 1000 us by 64 x 64 (0.27), whose chunks of 32, rings
+    of three slots and barriers are as here (github.com/spatters/mma-matmul); of an A100, 0.87 of
+    its rate by cuBLAS (0.13; github.com/stas00/ml-engineering), 0.73 by attention (0.25; Dao,
+    "FlashAttention-2", 2023). Of sm_90, where `mma` has not the rate of its tensor cores, as
+    `apart`, measured."""
     apart_warpgroups: float = 0.1
     """The same where warpgroups multiply matrices: `wgmma` goes on by itself. Assumed; measured
     were products as a whole only."""
@@ -375,10 +382,10 @@ _ROWS = (
     Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
     Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63,
+           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63, apart_mma=0.62,
            gpcs=(18, 18, 18, 16, 16, 16, 16, 14), l2_bytes_per_clock=27),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, lacks=("wgmma",),
+           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, apart_mma=0.62, lacks=("wgmma",),
            gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
     Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
            lacks=("multicast", "wgmma"), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),

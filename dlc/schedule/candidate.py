@@ -374,12 +374,17 @@ class Candidate:
     @cached
     def chunk_clocks(self) -> float:
         """Clocks that an SM needs for one chunk of one block where it has warps enough."""
-        return clocks_of(sum(self.units, ()), self.target.apart)
+        return clocks_of(sum(self.units, ()), self.unhidden)
+
+    @property
+    def unhidden(self) -> float:
+        """The share of the clocks of an SM's units that others do not hide."""
+        return self.target.apart
 
     def busy_clocks(self, running: float) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
         warps = running * self.thread_count / self.target.warp
-        return running * clocks_together(*self.units, warps, self.target)
+        return running * clocks_together(*self.units, warps, self.unhidden, self.target)
 
     def _awaited(self, running: float) -> float:
         """

@@ -285,7 +285,12 @@ class CascadeCandidate:
     def busy_clocks(self, running: int) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
         warps = running * self.thread_count / self.target.warp
-        return running * clocks_together(*self.units, warps, self.target)
+        return running * clocks_together(*self.units, warps, self.unhidden, self.target)
+
+    @property
+    def unhidden(self) -> float:
+        """The share of the clocks of an SM's units that others do not hide."""
+        return self.target.apart
 
     @property
     def unrolled(self) -> int:

@@ -136,6 +136,8 @@ class _Block:
     """That it waits for, one after the other."""
     least: float
     """From its begin to its end, at least."""
+    unhidden: float
+    """The share of clocks of units that others do not hide."""
     target: Target
 
     @staticmethod
@@ -157,12 +159,14 @@ class _Block:
         waits += last * target.clock / target.sm_bandwidth
         least = counts.overlapped * target.latency_clocks
         path = path_clocks(counts.fmas, slots - counts.fmas, target)
-        return _Block(warps, own, (warps * counts.wavefronts,), path, waits, least, target)
+        unhidden = target.apart_mma if counts.tensor_flops else target.apart
+        shared = (warps * counts.wavefronts,)
+        return _Block(warps, own, shared, path, waits, least, unhidden, target)
 
     def busy(self, running: float) -> float:
         """What so many of them keep an SM busy."""
         warps = running * self.warps
-        return running * clocks_together(self.own, self.shared, warps, self.target)
+        return running * clocks_together(self.own, self.shared, warps, self.unhidden, self.target)
 
     @property
     def alone(self) -> float:

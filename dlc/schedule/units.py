@@ -18,13 +18,13 @@ def issuing(warps: float, target: Target) -> float:
     return min(1.0, warps / target.schedulers)
 
 
-def apart(warps: float, target: Target) -> float:
+def apart(warps: float, share: float, target: Target) -> float:
     """
     The share of the clocks of other units that the busiest does not hide: all of them where a
-    scheduler has one warp, and `Target.apart` where it has two or more.
+    scheduler has one warp, and `share` where it has two or more.
     """
     each = min(max(warps / target.schedulers, 1.0), 2.0)
-    return 1 - (1 - target.apart) * (each - 1)
+    return 1 - (1 - share) * (each - 1)
 
 
 def path_clocks(multiplied: float, others: float, target: Target) -> float:
@@ -43,11 +43,12 @@ def clocks_of(units: Sequence[float], share: float) -> float:
 
 
 def clocks_together(
-    own: Sequence[float], shared: Sequence[float], warps: float, target: Target
+    own: Sequence[float], shared: Sequence[float], warps: float, share: float, target: Target
 ) -> float:
     """
     Clocks of an SM in which so many warps run, given those that its units would take if all
-    schedulers had warps: `own` are units that each scheduler has, `shared` those of the SM.
+    schedulers had warps: `own` are units that each scheduler has, `shared` those of the SM. So many
+    warps do not hide a `share` of the clocks of all but the busiest unit.
     """
     units = [*(clocks / issuing(warps, target) for clocks in own), *shared]
-    return clocks_of(units, apart(warps, target))
+    return clocks_of(units, apart(warps, share, target))

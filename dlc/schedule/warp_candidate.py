@@ -156,6 +156,10 @@ class WarpCandidate(Candidate):
         return (self.tensor_clocks, issue), (warps * steps * wavefronts + written,)
 
     @property
+    def unhidden(self) -> float:
+        return self.target.apart_mma
+
+    @property
     def _instructions(self) -> float:
         """That a warp issues for a chunk."""
         return self.points / self.vector * sum(self.step) + self.beside
@@ -211,6 +215,11 @@ class Tf32Candidate(WarpCandidate):
     @cached
     def tensor_clocks(self) -> float:
         return self._products / self.target.mma_tf32_lanes
+
+    @property
+    def unhidden(self) -> float:
+        """As of threads: measured of halves alone is another share."""
+        return self.target.apart
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,10 @@ class WarpCascade(CascadeCandidate):
         return own, ((warps * loads + self._copied_bytes / 16 / t.warp) * WAVEFRONTS,)
 
     @property
+    def unhidden(self) -> float:
+        return self.target.apart_mma
+
+    @property
     def path_clocks(self) -> float:
         """What barriers and products beside take is counted where a block is alone."""
         return 0

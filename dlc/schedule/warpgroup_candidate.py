@@ -19,7 +19,7 @@ from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START
 from dlc.schedule.problem import Problem
-from dlc.schedule.units import clocks_of, issuing, path_clocks
+from dlc.schedule.units import issuing, path_clocks
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import (
     BANK_BYTES,
@@ -297,9 +297,9 @@ class WarpgroupCandidate(WarpCandidate):
         shared = (groups * steps * read + self.slab_bytes) / (BANKS * BANK_BYTES)
         return (self.tensor_clocks, issue), (shared,)
 
-    @cached
-    def chunk_clocks(self) -> float:
-        return clocks_of(sum(self.units, ()), self.target.apart_warpgroups)
+    @property
+    def unhidden(self) -> float:
+        return self.target.apart_warpgroups
 
 
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"

@@ -34,6 +34,7 @@ from dlc.schedule.endings import (
 from dlc.schedule.estimate import estimate
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import SHAPES, TOLERANCE, best_candidate, candidates, tiles
+from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import TARGETS, get_target, target_of
 
 H100 = TARGETS["sm_90"]
@@ -136,6 +137,17 @@ def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
         # Warps by themselves read factors and multiply in turn: 1.56 times as long on an H100.
         most = 1.5 if target.has("wgmma") else 1.7
         assert products / reached < cost.seconds < most * products / reached
+
+
+@pytest.mark.parametrize(
+    ("warp", "measured"), [((64, 32), 895e-6), ((32, 16), 1000e-6)], ids=["128x128", "64x64"]
+)
+def test_kernels_that_others_measured_take_as_long(warp: tuple[int, int], measured: float) -> None:
+    """On an RTX 4090 at 2520 MHz, 4096 x 4096 x 4096 by 2 x 4 warps (`Target.apart_mma`)."""
+    factors = TensorProduct("f16")
+    problem = Problem(1, 4096, 4096, 4096, bytes_=2, tensor=factors, padded=True)
+    tile = WarpCandidate(problem, TARGETS["sm_89"], warp, (2, 4), 32, 3, 1)
+    assert tile.seconds == pytest.approx(measured, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,13 @@ def test_no_kernel_spills_or_waits_for_banks() -> None:
 
 
 def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
-    large = [row for row in DATA.values() if re.search(r"block=128,(128|256) ", row["schedule"])]
+    wide = re.compile(r"block=128,(128|192|256) ")
+    large = [row for row in DATA.values() if wide.search(row["schedule"])]
     chunks = [row for row in large if "bk=64 " in row["schedule"]]
     by_warps = [row for row in chunks if "mma=m16n8k16" in row["schedule"]]
     by_groups = [row for row in chunks if "mma=m64n" in row["schedule"]]
     assert len(by_warps) > 5
-    most = {128: 240, 64: 145}  # of warps of 64 x 64 and of 64 x 32 sums
+    most = {128: 240, 96: 190, 64: 145}  # of warps of 64 x 64, 64 x 48 and 64 x 32 sums
     assert all(row["issued"] <= most[row["tensor"]] for row in by_warps)
     assert len(by_groups) > 3
     assert all(row["tensor"] >= 4 and row["issued"] <= 140 for row in by_groups)

@@ -96,6 +96,7 @@ CASES: dict[str, tuple[loop_cases.Case, str]] = {
     "whole": (product(64, 64, 64), schedule((64, 64), (32, 32))),
     "tall tiles": (product(64, 40, 64), schedule((64, 8), (32, 8))),
     "linear": (product(48, 40, 96, w_turned=True), SMALL),
+    "three warps, 48 rows": (product(50, 100, 40, w_turned=True), schedule((48, 96), (48, 32))),
     "both turned": (product(40, 48, 64, x_turned=True, w_turned=True), SMALL),
     "x turned": (product(40, 24, 64, x_turned=True), SMALL),
     "ragged by 8": (product(24, 40, 72), SMALL),
