@@ -26,6 +26,7 @@ from dlc.dialects.layouts import shape_of
 from dlc.ir.monoid import EXPSUM
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.points import step_along
 
 Bound = tuple[int, int, int]
 """a, b and c of a condition a * row + b * key + c >= 0 of keys that are not masked."""
@@ -67,6 +68,8 @@ class CascadeProblem:
     products that a score sums, the others with neighbours along columns."""
     boxes: bool = False
     """True if TMA can copy boxes of what is loaded for keys."""
+    once_bytes: int = 0
+    """Of the bytes for a row and a key, those of elements that neighbours along the keys have."""
 
     @property
     def skips(self) -> bool:
@@ -110,6 +113,8 @@ class TiledCascade:
     """None where keys are not shared: each row has its own."""
     column: BlockArgument
     problem: CascadeProblem
+    shared: tuple[str, ...]
+    """The names of inputs of which several rows, keys or columns have elements."""
 
 
 def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
@@ -132,9 +137,10 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
     width = trip_count(within[0]) if within else 0
     sizes = dict.fromkeys(((True, False), (True, True), (False, True)), 0)
     columns, refs = 0, dict[SSAValue, int]()
-    for op in fold.body.walk():
-        if not isinstance(op, loop.LoadOp):
-            continue
+    loads = [op for op in fold.body.walk() if isinstance(op, loop.LoadOp)]
+    others = [column, *(axis for op in within for axis in op.axes)]
+    once = _read_once(kernel, loads, row, key, others, along)
+    for op in loads:
         varies, size = along[op.result], element_bytes(op.result.type)
         deep = bool(within) and not varies.isdisjoint(within[0].axes)
         refs[op.ref] = prod(shape_of(op.ref)) * size
@@ -166,8 +172,34 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         halves,
         matrices,
         boxes,
+        sum(element_bytes(op.result.type) for op in loads if op.ref in once),
     )
-    return TiledCascade(outer, row, column, problem)
+    shared = tuple(str(ref.name_hint) for ref in refs if ref not in once)
+    return TiledCascade(outer, row, column, problem, shared)
+
+
+def _read_once(
+    kernel: loop.KernelOp,
+    loads: Sequence[loop.LoadOp],
+    row: BlockArgument | None,
+    key: BlockArgument,
+    others: Sequence[SSAValue],
+    along: Variance,
+) -> set[SSAValue]:
+    """
+    The inputs of which a row has an element for each key, along which neighbours lie, whatever
+    `others` are. None if there are no other inputs, or names do not tell which.
+    """
+    names = [ref.name_hint for ref in kernel.input_refs]
+    if row is None or None in names or len({*names}) < len(names):
+        return set()
+
+    def once(op: loop.LoadOp) -> bool:
+        varies = along[op.result]
+        return {row, key} <= varies and varies.isdisjoint(others) and step_along(op, key) == 1
+
+    several = {op.ref for op in loads if not once(op)}
+    return {op.ref for op in loads} - several if several else set()
 
 
 def _tiled_axes(

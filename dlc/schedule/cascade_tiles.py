@@ -160,10 +160,15 @@ class CascadeCandidate:
         return 4 * self.block[0] * self.chunk
 
     @property
+    def once_bytes(self) -> int:
+        """Bytes of what is loaded of a score that no other thread reads, and no slab has."""
+        return 0
+
+    @property
     def _copied_bytes(self) -> int:
         p, (rows, columns) = self.problem, self.block
-        of_key = p.key_bytes + columns * p.column_bytes + rows * p.score_bytes
-        return self.chunk * of_key
+        of_key = p.key_bytes + columns * p.column_bytes
+        return self.chunk * (of_key + rows * (p.score_bytes - self.once_bytes))
 
     @property
     def _row_bytes(self) -> int:
@@ -191,7 +196,8 @@ class CascadeCandidate:
         """Rows that are padded of all slabs that are copied, of which so many are of a chunk's
         keys."""
         p, rows = self.problem, self.block[0]
-        return (keys + rows * bool(p.score_bytes)) * self.slots + rows * bool(p.row_bytes)
+        scored = p.score_bytes > self.once_bytes
+        return (keys + rows * scored) * self.slots + rows * bool(p.row_bytes)
 
     @cached
     def registers(self) -> int:
@@ -330,12 +336,12 @@ class CascadeCandidate:
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
         latency, met = self.target.latency_clocks, self.phases * self.target.meeting_clocks
-        hidden, waited = float(latency), 0.0
+        hidden, waits = float(latency), int(self.once_bytes > 0)
         if self.slots > 1:
             hidden = latency / (self.slots - 1)
         elif self.chunks > 1:
-            waited = latency * self._copied_in_turn
-        alone = max(self.busy_clocks(1), self.path_clocks) + met + waited
+            waits += self._copied_in_turn
+        alone = max(self.busy_clocks(1), self.path_clocks) + met + latency * waits
         return max(self.busy_clocks(running), hidden, alone)
 
     @property
@@ -349,7 +355,8 @@ class CascadeCandidate:
     @cached
     def l2_bytes(self) -> int:
         """Bytes that all blocks fetch from L2."""
-        return int(self.blocks * (self.chunks_held * self._copied_bytes + self._row_bytes))
+        of_chunk = self._copied_bytes + self.block[0] * self.chunk * self.once_bytes
+        return int(self.blocks * (self.chunks_held * of_chunk + self._row_bytes))
 
     @cached
     def memory_seconds(self) -> float:
@@ -434,12 +441,13 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     registers = ",".join(str(n) for n in held if n > 1) or "1"
     lanes = f" lanes={best.lanes}" if best.lanes > 1 else ""
     (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
+    staged = f" buffers={','.join(tiled.shared)}" if best.once_bytes else ""
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}",
         *([split] if best.splits > 1 else []),
         f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}{lanes}}}",
-        f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
+        f"stage-inputs{{budget={budget}{staged} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}{best.tile_options}}}",
         *(["permute-register-tile"] if not best.tile_options else []),
         *best.copy_steps,

@@ -6,17 +6,17 @@ threads that share a row are neighbours in a warp, and fold it by shuffles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2, prod
+from math import gcd, log2, prod
 
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import VECTOR
 from dlc.schedule.cascade_tiles import PADDING, CascadeCandidate
 from dlc.schedule.endings import folding_registers
-from dlc.target import WARP
+from dlc.target import LINE_BYTES, WARP, WIDEST_ACCESS
 
-SCORE = 8
-"""Instructions of a thread for a score: it is scaled, masked, the largest found, its power, four,
-one of which stores it, and the sum of these."""
+SCORE = 7
+"""Instructions of a thread for a score: it is scaled, masked, the largest found, its power, three,
+and the sum of these."""
 EXCHANGED = 2
 """Instructions by which a thread folds with another what it has of a row: a shuffle first."""
 PARTED = 4
@@ -35,6 +35,15 @@ class HeldCascade(CascadeCandidate):
         return f" held=true{strip}"
 
     @property
+    def run(self) -> int:
+        """Neighbouring keys of a thread, which it loads and stores at once."""
+        return gcd(self.points[1], WIDEST_ACCESS // 4)
+
+    @property
+    def once_bytes(self) -> int:
+        return self.problem.once_bytes
+
+    @property
     def lanes(self) -> int:
         """Rows of neighbours, so that a warp has whole rows."""
         return super().lanes if 2 * self.threads[1] <= WARP else 1
@@ -44,12 +53,12 @@ class HeldCascade(CascadeCandidate):
         """
         As those of the base, without a largest and a sum of each row. Two lanes read rows that lie
         apart: a padding of 16 bytes after so many parts their banks. Powers lie last, so that
-        their last row needs none.
+        their last row needs none. Nor do keys of a run, which a thread reads one after the other.
         """
         p, rows = self.problem, self.block[0]
         every = max(1, self.thread[0] // PARTED) if self.lanes > 1 else 1
         size = self._copied_bytes * self.slots + self._row_bytes + self.power_bytes
-        padded = self._padded(self.chunk * bool(p.key_bytes)) + rows
+        padded = self._padded(self.chunk // self.run * bool(p.key_bytes)) + rows
         padded -= (rows - rows // every) * (1 + bool(p.row_bytes))
         return size + PADDING * (padded - (every == 1))
 
@@ -80,12 +89,16 @@ class HeldCascade(CascadeCandidate):
 
     @property
     def folding_instructions(self) -> float:
-        return self.scores * SCORE + EXCHANGED * self.exchanges + prod(self.thread)
+        stored = self.scores / self.run
+        loaded = self.scores * self.once_bytes / WIDEST_ACCESS
+        beside = stored + loaded + EXCHANGED * self.exchanges + prod(self.thread)
+        return self.scores * SCORE + beside
 
     @property
     def folding_wavefronts(self) -> float:
-        """Of the powers, which are stored, and of shuffles."""
-        return self.scores + self.exchanges
+        """Of the powers, which are stored, of what is loaded once, by lines, and of shuffles."""
+        loaded = self.scores * WARP * self.once_bytes / LINE_BYTES
+        return self.scores + loaded + self.exchanges
 
     @property
     def phases(self) -> int:

@@ -42,12 +42,12 @@ def _unit_axis(op: loop.LoadOp | loop.StoreOp, outer: loop.ForOp) -> BlockArgume
     """The axis, not the innermost, of which neighbouring points are neighbouring elements, if there
     is one and the innermost axis goes through others."""
     *others, last = outer.axes
-    if _step(op, last) in (0, 1, -1, None):
+    if step_along(op, last) in (0, 1, -1, None):
         return None
-    return next((a for a in reversed(others) if _step(op, a) in (1, -1)), None)
+    return next((a for a in reversed(others) if step_along(op, a) in (1, -1)), None)
 
 
-def _step(op: loop.LoadOp | loop.StoreOp, axis: BlockArgument) -> int | None:
+def step_along(op: loop.LoadOp | loop.StoreOp, axis: BlockArgument) -> int | None:
     """The elements from a point to the next one along an axis, None where they differ."""
     type, step = op.ref.type, 0
     assert isinstance(type, MemRefType)

@@ -150,9 +150,10 @@ STEPS = (
     "mark-unroll{limit=8}",
 )
 HELD = (
-    *STEPS[:2],
+    STEPS[0],
+    "chunk-matmul-k{bk=16 vector=4}",
     "blockify-launch{block=16,32 thread=4,4 lanes=2}",
-    "stage-inputs{budget=20000 compute=true points=4,2}",
+    "stage-inputs{budget=20000 compute=true points=4,4}",
     "register-tile{extents=4,8 held=true strip=4}",
     *STEPS[5:],
 )
@@ -215,6 +216,24 @@ def test_rows_that_threads_hold(blocks: str, tile: str, tmp_path: Path) -> None:
     text = dlc.load(file, backend="host").ir("tile")
     assert text.count("tile.share %power") == 1
     assert "tile.compute" not in text
+
+
+@pytest.mark.parametrize("shape", [(16, 32), (9, 21)])
+def test_threads_read_what_has_one_reader_where_it_lies(
+    shape: tuple[int, int], tmp_path: Path
+) -> None:
+    """A mask that is added has an element for each score, and no slab."""
+
+    def added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(q @ k.mT * 0.5 + mask, -1) @ v
+
+    q, k, v = draw(*shape, 8)
+    mask = torch.randn(shape)
+    mask[1], mask[2, 3:], mask[3, 0] = -INF, -INF, NAN
+    steps = [s.replace("budget=20000", "budget=20000 buffers=q,k,v") for s in HELD]
+    file = tmp_path / "added.mlir"
+    tiled(added, steps, file, q, k, v, mask)
+    assert "tile.stage %mask" not in dlc.load(file, backend="host").ir("tile")
 
 
 @pytest.mark.parametrize("count", [5, 7, 9])

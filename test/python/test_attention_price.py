@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from test_fusion import TO_LOOPS, loops, run
+from torch import Tensor
 
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.kernel_program import isolated
@@ -51,6 +52,29 @@ def test_the_price_is_what_is_counted(keys: int, width: int, is_causal: bool) ->
             assert tiling.seconds == pytest.approx(counted, rel=0.12), schedule
             assert tiling.shared_bytes == shared_slots(func)[1]
     assert compared
+
+
+@pytest.mark.parametrize("keys", [512, 4096])
+def test_a_mask_that_is_added_is_read_where_it_lies(keys: int) -> None:
+    """By the threads that add it, in one kernel: a slab of it would take the room of chunks."""
+
+    def added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(q @ k.mT / 8 + mask, -1) @ v
+
+    shape = (1, 32, keys, 64)
+    module = loops(added, shape, shape, shape, (keys, keys))
+    run(module, "fuse-loops")
+    ((name, alone),) = isolated(module)
+    subject = Subject(alone, name)
+    cascade, target = tiled_cascade(subject.kernel), subject.target
+    assert cascade is not None
+    tiling = ranked_cascades(cascade.problem, target)[0]
+    (schedule,) = ranked_schedules(subject.kernel, target, 1)
+    assert "buffers=q,k,v" in schedule
+    (func,) = subject.funcs(schedule)
+    counted = scheduled_seconds(func, target) - target.launch_seconds
+    assert tiling.seconds == pytest.approx(counted, rel=0.12), schedule
+    assert tiling.shared_bytes == shared_slots(func)[1]
 
 
 @pytest.mark.parametrize("width", [64, 128])

@@ -6,7 +6,7 @@ sums, and of these the keys that it deals with its neighbours in a warp.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -14,9 +14,11 @@ from dlc.analysis.tile.cascade_slabs import connected_slabs, loads_outside, misr
 from dlc.analysis.tile.thread_groups import lanes_of
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, THREAD
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
+from dlc.target import WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class ThreadSlabs:
     """The thread axis that numbers the neighbours with parts of a row."""
     rows: int
     """Of a thread."""
+    run: int
+    """The neighbouring keys of a thread, which it loads and shares at once."""
 
 
 def thread_slabs(launch: tile.LaunchOp) -> ThreadSlabs | str:
@@ -60,15 +64,19 @@ def thread_slabs(launch: tile.LaunchOp) -> ThreadSlabs | str:
     count = launch.extent(member)
     if lanes_of(launch.axes_of(THREAD), others).count != count:
         return f"the {count} threads that share a row are not in one warp"
+    run = 0
     for slab in slabs:
         if slab.sizes[0] != slabs[0].sizes[0] or len(slab.sizes) > 2:
             return f"{slab.result.name_hint} has other rows than those of the block"
         keys = prod(slab.sizes[1:])
         if len(slab.sizes) > 1 and keys % count:
             return f"{count} threads do not divide the {keys} keys of a chunk"
+        if len(slab.sizes) > 1:
+            size = element_bytes(slab.result_type.element_type)
+            run = gcd(run, keys // count, WIDEST_ACCESS // size)
         if reason := misread(slab, slabs):
             return f"of {slab.result.name_hint}, {reason}"
-    return ThreadSlabs(tuple(slabs), first, row, member, held)
+    return ThreadSlabs(tuple(slabs), first, row, member, held, max(run, 1))
 
 
 def _of_rows(launch: tile.LaunchOp) -> list[tile.ComputeOp]:

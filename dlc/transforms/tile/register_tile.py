@@ -105,12 +105,13 @@ class RegisterTilePass(SchedulingPass):
     columns as the widest shape that divides the keys has, and powers are a factor in registers.
 
     Threads hold what they compute of such a chunk with `held=true`, of an axis of threads that are
-    neighbours in a warp along columns: these share a row, and fold it by shuffles. The powers alone
-    are shared, once, for the second product. Slabs stay where no warp has all threads of a row.
+    neighbours in a warp along columns: these share a row, and fold it by shuffles. A thread has
+    runs of four neighbouring keys, if it has as many. The powers alone are shared, once, for the
+    second product. Slabs stay where no warp has all threads of a row.
     ```
-      %scores = tile.hold across(%tc) register(%r in 4, %rkey in 4, %one in 1) { … }
+      %scores = tile.hold across(%tc) register(%r in 4, %rkeyo in 1, %rkeyi in 4) { … }
       %max_part = tile.hold register(%r in 4) { … tile.combine max … across(%tc) … }
-      %power = tile.hold across(%tc) register(%r in 4, %rkey in 4, %one in 1) { … }
+      %power = tile.hold across(%tc) register(%r in 4, %rkeyo in 1, %rkeyi in 4) { … }
       %power_smem = tile.share %power[%trow * 4] : … -> memref<32x64xf32, #tile.shared>
     ```
 

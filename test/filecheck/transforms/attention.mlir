@@ -50,16 +50,16 @@
 // Threads of a row hold its scores and powers, of which others read the powers.
 // HELD: thread(%trowo in 4, %tc in 4, %trowi in 2) register(%rrow in 2, %rc in 2)
 // HELD: tile.reduce expsum rising
-// HELD: %s = tile.hold across(%tc) register(%r in 2, %rkey in 4, %one in 1) {
+// HELD: %s = tile.hold across(%tc) register(%r in 2, %rkeyo in 1, %rkeyi in 4) {
 // HELD: tile.load %q_smem[%trowo * 4 + %trowi * 2 + %r, %d * 4 + %dv]
-// HELD-NEXT: tile.load %ks_smem[%rkey * 4 + %tc, %d * 4 + %dv]
+// HELD-NEXT: tile.load %ks_smem[%rkeyo * 16 + %tc * 4 + %rkeyi, %d * 4 + %dv]
 // HELD: } : memref<2x16xf32, #tile.held>
 // HELD-NEXT: %max_part = tile.hold register(%r_1 in 2) {
-// HELD-NEXT: tile.reduce max register(%rkey_1 in 4) -> f32 {
-// HELD-NEXT: tile.load %s[%r_1, %rkey_1 * 4 + %tc] : memref<2x16xf32, #tile.held>
+// HELD-NEXT: tile.reduce max register(%rkeyi_1 in 4) -> f32 {
+// HELD-NEXT: tile.load %s[%r_1, %tc * 4 + %rkeyi_1] : memref<2x16xf32, #tile.held>
 // HELD: tile.combine max %{{.*}} across(%tc) : f32
 // HELD-NEXT: tile.so_far [%r_1] : f32
-// HELD: %power = tile.hold across(%tc) register(%r_2 in 2, %rkey_2 in 4, %one_1 in 1) {
+// HELD: %power = tile.hold across(%tc) register(%r_2 in 2, %rkeyo_1 in 1, %rkeyi_2 in 4) {
 // HELD: tile.load %max_part[%r_2]
 // HELD: %power_smem = tile.share %power[%trowo * 4 + %trowi * 2] : memref<2x16xf32, #tile.held> -> memref<16x16xf32, #tile.shared>
 // HELD-NEXT: %sum_part = tile.hold register(%r_3 in 2) {

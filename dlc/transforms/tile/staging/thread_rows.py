@@ -48,11 +48,14 @@ def _hold(slab: tile.ComputeOp, found: ThreadSlabs) -> tile.HoldOp:
     """Inserts in front of a slab what threads hold of it; the slab is empty then."""
     extents, across = [found.rows], list[SSAValue]()
     if len(slab.sizes) > 1:
-        extents += [prod(slab.sizes[1:]) // _threads(found), 1]
+        extents += [prod(slab.sizes[1:]) // (_threads(found) * found.run), found.run]
         across = [found.member]
-    body = new_body(len(extents), ["r", "rkey", "one"])
-    row, *numbers = map(Expr.of, body.block.args)
-    places = [found.first + row, *(_key(n, found) for n in numbers[:1])]
+    body = new_body(len(extents), ["r", "rkeyo", "rkeyi"])
+    row, *key = map(Expr.of, body.block.args)
+    places = [found.first + row]
+    if key:
+        run, within = key
+        places.append(_key(run, within, found))
     at = dict[SSAValue, Expr](zip(slab.axes, places, strict=True))
     for op in [*slab.body.block.ops]:
         for inner in op.walk():
@@ -76,17 +79,18 @@ def _fold_by_threads(reduce: tile.ReduceOp, found: ThreadSlabs) -> None:
     """Each of the threads of a row folds what it holds, and all of them fold that."""
     old, sizes = reduce.axes, reduce.all_extents
     count = prod(sizes)
-    keys = Axis("rkey", count // _threads(found), REGISTER)
+    runs = Axis("rkeyo", count // (_threads(found) * found.run), REGISTER)
+    within = Axis("rkeyi", found.run, REGISTER)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        number, rest = _key(e[keys], found), count
+        number, rest = _key(e[runs], e[within], found), count
         places: dict[BlockArgument, Expr] = {}
         for axis, size in zip(old, sizes, strict=True):
             rest //= size
             places[axis] = number // rest % size
         return places
 
-    replace_axes(reduce, [keys], meaning)
+    replace_axes(reduce, [runs, within], meaning)
     uses = [list(result.uses) for result in reduce.results]
     whole = tile.CombineOp(reduce.monoid_name.data, reduce.results, [found.member])
     whole.location = reduce.location
@@ -131,6 +135,6 @@ def _threads(found: ThreadSlabs) -> int:
     return int(most(found.member)) + 1
 
 
-def _key(number: Expr, found: ThreadSlabs) -> Expr:
-    """The key that a thread has at a number: neighbours have neighbours."""
-    return number * _threads(found) + Expr.of(found.member)
+def _key(number: Expr, within: Expr, found: ThreadSlabs) -> Expr:
+    """The key that a thread has within one of its runs: neighbours have neighbouring runs."""
+    return (number * _threads(found) + Expr.of(found.member)) * found.run + within
