@@ -36,6 +36,47 @@ def written(x: torch.Tensor) -> Any:
     return before, x[0, 0].item(), x
 
 
+ARITHMETIC = (
+    *(lambda s, n: s**2, lambda s, n: abs(s) ** 0.5, lambda s, n: n**-2, lambda s, n: 2.0**s),
+    *(lambda s, n: s // 0.4, lambda s, n: s % 0.4, lambda s, n: (n - 5) // 3, lambda s, n: -n % 3),
+    *(lambda s, n: n << 2 | 1, lambda s, n: round(s), lambda s, n: round(s / 3, 2)),
+    *(lambda s, n: math.ceil(s / 3), lambda s, n: math.floor(s / 3), lambda s, n: abs(n) / 2),
+)
+FUNCTIONS = (
+    *(lambda a, b: math.exp(min(a, 700.0)), lambda a, b: math.log(a, 3)),
+    *(lambda a, b: math.atan2(a, b), lambda a, b: math.fmod(b, a / 3)),
+    *(lambda a, b: math.sqrt(a), lambda a, b: math.isnan(b), lambda a, b: math.pow(a, 2)),
+    *(lambda a, b: min(a, b), lambda a, b: max(b, 0.5, a), lambda a, b: max(math.nan * a, b)),
+)
+
+
+def not_(x: torch.Tensor) -> Any:
+    return torch.sym_not(x.max().item() > 3)
+
+
+def operands(x: torch.Tensor, i: torch.Tensor) -> Any:
+    most, last = x.max().item(), i[2].item()
+    floats = x / max(x.abs().max().item(), 1e-12), most - x, x.abs() ** last, 2.0 / most * x
+    bounds = x.clamp(-1.0, most / 2), torch.where(x > 0, x, last), x.masked_fill(x > 0, most)
+    integers = i * last, i * most, i // last, i == last, x > most / 2, (x > 0) + last
+    return floats, bounds, integers, x.sum() * most, x.double() * last
+
+
+def filled(x: torch.Tensor) -> Any:
+    sums = torch.zeros(2)
+    for place, row in enumerate(x):
+        sums[place] = row.sum().item()
+    y = x.clone()
+    y[0] *= x.max().item()
+    most, place = x.max().item(), x.argmax().item()
+    made = torch.tensor([most, 1.0, place]), torch.full((2, 3), place), torch.full_like(x, most)
+    return sums.mean(), y, made, x.new_full((2,), most), torch.tensor(bool_of(x))
+
+
+def bool_of(x: torch.Tensor) -> Any:
+    return (x > 3).any().item()
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "a sum": (lambda x: x.sum().item(), (X,)),
     "a sum in fp64": (lambda x: x.sum().item(), (X.double() / 3,)),
@@ -53,6 +94,25 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "computed of integers": (lambda x: 100 * (x > 0).sum().item() / 6, (X,)),
     "added up": (lambda x: sum(row.sum().item() for row in x), (X.half(),)),
     "an integer and what it is": (lambda x: [-x.argmax().item(), x.argmax().item() * 3], (X,)),
+    "powers, quotients, rests": (
+        lambda x: [f(x.sum().item(), x.argmax().item()) for f in ARITHMETIC],
+        (X,),
+    ),
+    "functions of numbers": (
+        lambda x: [f(x.max().item(), x.min().item()) for f in FUNCTIONS],
+        (X,),
+    ),
+    "compared": (lambda x: [x.max().item() > 3, x.argmax().item() == 3, not_(x)], (X,)),
+    "operands": (operands, (X, torch.tensor([3, -7, 2]))),
+    "operands beside halves": (
+        lambda x: (x.half() * (x[0, 2].item() / 8), x.half().sum() * x.max().item()),
+        (X,),
+    ),
+    "filled": (filled, (X,)),
+    "in control flow": (
+        lambda x: torch.cond(x.sum() > 0, torch.neg, lambda x: x * math.sqrt(2.0), (x,)),
+        (X,),
+    ),
     "a list": (lambda x: x[:, 1].tolist(), (X,)),
     "of what is written to": (written, (X,)),
     "equal": (torch.equal, (X, X.clone())),
@@ -150,19 +210,33 @@ def test_numbers_beside_gradients() -> None:
     assert torch.equal(x.grad, own.grad)
 
 
-def test_numbers_that_the_program_uses_are_refused() -> None:
+def test_numbers_that_decide_on_shapes_are_refused() -> None:
     def checked(x: torch.Tensor) -> Any:
         number = x.argmax().item()
         torch._check(number < 4)
         return number
 
-    for function in (lambda x: x * x.sum().item(), checked):
+    for function in (lambda x: x.new_zeros(x.argmax().item()), checked):
         with pytest.raises(UnsupportedError, match="computed from data, expected a tensor"):
             import_program(function, (X,))
     with pytest.raises(ImportFailure, match="branches on values of a tensor"):
         import_program(lambda x: x + 1 if torch.equal(x, x) else x, (X,))
     with pytest.raises(ImportFailure, match="Float did not match Double"):
         import_program(torch.allclose, (X, X.double()))
+
+
+@pytest.mark.parametrize(
+    "made", [str, repr, lambda n: f"of {n}", lambda n: f"{n:.2f}", lambda n: {f"{n}": 1}]
+)
+@pytest.mark.parametrize("of", [lambda x: x.argmax().item(), lambda x: x.max()])
+def test_a_text_of_a_number_or_a_tensor_is_refused(made: Any, of: Any) -> None:
+    with pytest.raises(ImportFailure, match=r"makes (of )?a t(ext of a t)?ensor"):
+        import_program(lambda x: (x + 1, made(of(x))), (X,))
+
+
+def test_a_constant_text_is_returned() -> None:
+    compiled = dlc.compile(lambda x: (x + x.max().item(), "u7 FakeTensor"), (X,), backend="host")
+    assert compiled(X)[1] == "u7 FakeTensor"
 
 
 def test_a_number_is_of_one_element() -> None:

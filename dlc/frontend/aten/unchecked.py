@@ -1,5 +1,6 @@
 """
-Functions of PyTorch that look at values only to check them, without their checks of values.
+Functions of PyTorch that look at values only to check them, without their checks of values, and
+others with tensors for the numbers that come from tensors.
 
 What `torch.export` sees of them is a branch on data, though it is one path for all values that pass
 the check: a compiled program has no counterpart of an error that depends on values.
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from dlc.frontend.aten.failed_operations import forget_failed
+from dlc.frontend.aten.numbers_of_data import with_tensors
 from dlc.frontend.aten.subscripts import get_item, set_item
 
 UNCHECKED: dict[Callable[..., Any], str] = {
@@ -54,7 +56,8 @@ class Unchecked(TorchFunctionMode):
 
             func = getattr(unchecked_functions, name)
         try:
-            return (SUBSCRIPTS.get(func) or func)(*args, **(kwargs or {}))
+            args, named = with_tensors(func, args, kwargs or {})
+            return (SUBSCRIPTS.get(func) or func)(*args, **named)
         except Exception:
             forget_failed()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,38 +15,81 @@ from torch.fx.node import map_arg
 from dlc.frontend.aten.subscripts import NUMBER
 
 aten = torch.ops.aten
-ARITHMETIC = {
+ARITHMETIC: dict[object, Any] = {
     operator.add: aten.add.Tensor,
     operator.sub: aten.sub.Tensor,
     operator.mul: aten.mul.Tensor,
     operator.truediv: aten.div.Tensor,
+    operator.floordiv: aten.floor_divide.default,
+    operator.mod: aten.remainder.Tensor,
+    operator.pow: aten.pow.Tensor_Tensor,
     operator.neg: aten.neg.default,
+    operator.pos: aten.clone.default,
+    operator.abs: aten.abs.default,
+    round: aten.round.default,
+    math.floor: aten.floor.default,
+    math.ceil: aten.ceil.default,
+    math.trunc: aten.trunc.default,
+    torch.sym_max: aten.maximum.default,
+    torch.sym_min: aten.minimum.default,
     torch.sym_float: aten.clone.default,
+    torch.sym_not: aten.logical_not.default,
+    operator.and_: aten.bitwise_and.Tensor,
+    operator.or_: aten.bitwise_or.Tensor,
+    operator.lshift: aten.bitwise_left_shift.Tensor,
+    operator.rshift: aten.bitwise_right_shift.Tensor,
+    operator.eq: aten.eq.Tensor,
+    operator.ne: aten.ne.Tensor,
+    operator.lt: aten.lt.Tensor,
+    operator.le: aten.le.Tensor,
+    operator.gt: aten.gt.Tensor,
+    operator.ge: aten.ge.Tensor,
 }
 """What Python computes of numbers, and the same of tensors that hold them."""
+FILLED = (
+    aten.scalar_tensor.default,
+    aten.full.default,
+    aten.full_like.default,
+    aten.new_full.default,
+)
+"""Operations that fill a tensor with a number, their last argument."""
 
 
 def returned_numbers(graph: Graph) -> frozenset[Node]:
     """
     Puts tensors in the places of the numbers that a program takes out of tensors, computes with as
-    Python does, in f64 and i64, and does nothing with but return them; a number that is returned
-    as it is taken is in a copy of its tensor. These tensors: the user gets the number in each.
-    Where Python would raise for a division by zero it is infinite or NaN, and sums of integers wrap
-    around behind 64 bits.
+    Python does, in f64 and i64, and makes tensors of or returns, but does nothing else with; a
+    number that is returned as it is taken is in a copy of its tensor. Those that are returned: the
+    user gets the number in each. Where Python would raise, as for a division by zero or the root
+    of -1, there are infinities and NaN; integers wrap around behind 64 bits.
     """
     output = graph.find_nodes(op="output")[0]
     numbers = [n for n in graph.nodes if n.op == "call_function" and n.target in NUMBER]
+    if not numbers:
+        return frozenset()
     for number in numbers:
         _drop_truth_checks(graph, number)
-    computed = _computed(graph, numbers)
+    held, computed = _Held(), _computed(graph, numbers)
+    for number in [*numbers, *computed]:
+        for user in [u for u in number.users if u.target in FILLED]:
+            _fill(user, held.of(number))
     alone = _only_returned([*numbers, *computed], output)
-    held = _Held()
     found = {n: held.of(n) if n in computed else _copied(n) for n in alone if output in n.users}
     output.args = map_arg(output.args, lambda node: found.get(node, node))
     for number in reversed([n for n in graph.nodes if n in alone]):
         if not number.users:
             graph.erase_node(number)
     return frozenset(found.values())
+
+
+def _fill(node: Node, held: Node) -> None:
+    """Fills a tensor with what a tensor holds in place of a number."""
+    *rest, _ = node.args
+    node.args, node.kwargs = (*rest, 0), {**node.kwargs, "dtype": node.meta["val"].dtype}
+    with node.graph.inserting_after(node):
+        filled = node.graph.call_function(aten.fill.Tensor)
+    node.replace_all_uses_with(filled, propagate_meta=True)
+    filled.args = (node, held)
 
 
 def _computed(graph: Graph, numbers: Iterable[Node]) -> list[Node]:
@@ -74,27 +118,54 @@ def _only_returned(numbers: Iterable[Node], output: Node) -> list[Node]:
 
 
 class _Held:
-    """Makes tensors that hold computed numbers, of those that hold what they are computed of."""
+    """Makes tensors that hold numbers: computed ones, of those that hold what they are made of."""
 
     def __init__(self) -> None:
         self._made: dict[Node, Node] = {}
 
     def of(self, number: Node) -> Node:
-        """The tensor for one of them, in front of it; f64 of a float, i64 of an integer."""
-        if number in self._made:
-            return self._made[number]
-        of_floats = isinstance(number.meta["val"], torch.SymFloat)
-        dtype = torch.float64 if of_floats else torch.int64
-        target: Any = number.target
-        operands = [self._operand(operand, number, dtype) for operand in number.args]
-        made = self._made[number] = _called(number, ARITHMETIC[target], *operands)
+        """The tensor for a number, in front of it; f64 of a float, i64 of an integer."""
+        if number not in self._made:
+            self._made[number] = (
+                self._taken(number) if number.target in NUMBER else self._computed(number)
+            )
+        return self._made[number]
+
+    def _taken(self, number: Node) -> Node:
+        (source,) = number.args
+        assert isinstance(source, Node)
+        if source.meta["val"].dim():
+            source = _called(number, aten.reshape.default, source, [])
+        return _called(number, aten._to_copy.default, source, dtype=_dtype(number))
+
+    def _computed(self, number: Node) -> Node:
+        target, result = number.target, _dtype(number)
+        operands, options = [*number.args], {}
+        if target is round and (digits := operands.pop()) is not None:
+            target, options = aten.round.decimals, {"decimals": digits}
+        kinds = {result, *map(_dtype, operands)} - {torch.bool} or {torch.bool}
+        dtype = torch.float64 if torch.float64 in kinds else kinds.pop()
+        tensors = [self._operand(operand, number, dtype) for operand in operands]
+        made = _called(number, ARITHMETIC.get(target, target), *tensors, **options)
+        if made.meta["val"].dtype != result:
+            made = _called(number, aten._to_copy.default, made, dtype=result)
         return made
 
     def _operand(self, operand: Any, number: Node, dtype: torch.dtype) -> Node:
         if not isinstance(operand, Node):
             return _called(number, aten.full.default, [], operand, dtype=dtype)
-        source: Any = self.of(operand) if operand.target in ARITHMETIC else operand.args[0]
-        return _called(number, aten._to_copy.default, source, dtype=dtype)
+        held = self.of(operand)
+        if held.meta["val"].dtype == dtype:
+            return held
+        return _called(number, aten._to_copy.default, held, dtype=dtype)
+
+
+def _dtype(number: object) -> torch.dtype:
+    """The dtype of a tensor that holds a number, of the program or of Python."""
+    value = number.meta["val"] if isinstance(number, Node) else number
+    if isinstance(value, bool | torch.SymBool):
+        return torch.bool
+    return torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64
 
 
 def _copied(number: Node) -> Node:

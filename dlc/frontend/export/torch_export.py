@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from dlc.diagnostics import with_hint
 from dlc.frontend.aten.draws import OwnGenerator
 from dlc.frontend.aten.failed_operations import modules_left_on_failure
+from dlc.frontend.aten.numbers_of_data import MATH, functions_of_numbers
 from dlc.frontend.aten.recurrent_layers import shapes_only
 from dlc.frontend.aten.strided import NotRowMajor
 from dlc.frontend.aten.taken_apart import is_taken_apart
@@ -28,6 +29,7 @@ from dlc.frontend.aten.unchecked import Unchecked
 from dlc.frontend.aten.unchecked_factors import unchecked_factors
 from dlc.frontend.aten.written_views import check_writes
 from dlc.frontend.export.eager_errors import check_types
+from dlc.frontend.export.returned_texts import check_texts
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.state.error_hints import closest_name, device_hint
 
@@ -59,6 +61,7 @@ def export(
                 stack.enter_context(torch.inference_mode())  # in which alone they may change
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
+        stack.enter_context(functions_of_numbers())
         stack.enter_context(unchecked_factors())
         stack.enter_context(modules_left_on_failure())
         stack.enter_context(all_frames_recorded())
@@ -73,6 +76,7 @@ def export(
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             check_writes(exported.graph, shown_as)
+            check_texts(exported)
             if is_taken_apart(exported, whole):
                 return exported
             check_types(exported.graph, whole, shown_as)
@@ -139,6 +143,11 @@ OF_VALUES = (
         "compiled; leave the assert out, or make it outside of the program",
     ),
     (
+        rf"^(?!\s*(if|elif|while)\b).*(?<![.\w])({'|'.join(MATH)})\(",
+        "a function of math computes with a number that comes from a tensor; call it by its "
+        "module, as math.sqrt(n) in place of sqrt(n), or compute with the tensor itself",
+    ),
+    (
         r"^(?!\s*(if|elif|while)\b).*\b(float|int|range)\(",
         "the program makes a Python number of a tensor, whose values are not known when it is "
         "compiled; compute with the tensor itself, as x * x.max() in place of x * float(x.max())",
@@ -146,6 +155,16 @@ OF_VALUES = (
 )
 """For the words of a line that needs values of a tensor, what it does with them."""
 SENTENCES = (
+    (
+        "unhashable type: non-nested Sym",
+        "the program looks something up by a number that comes from a tensor, whose value is not "
+        "known when it is compiled; return the number, and look it up outside of the program",
+    ),
+    (
+        "unsupported format string passed to (Sym|FakeT|FunctionalT)",
+        "the program makes a text of a tensor, whose values are not known when it is compiled; "
+        "return the tensor or the number, and make the text outside of the program",
+    ),
     (
         "does not require grad and does not have a grad_fn",
         "the program computes gradients, expected a forward pass; leave backward() and the "

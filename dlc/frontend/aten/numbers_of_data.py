@@ -1,0 +1,149 @@
+"""
+Numbers of Python that come from tensors (`x.max().item()`), where a program computes with them.
+
+While PyTorch exports a program such a number is a symbol. Functions that want to see its value, as
+`math.exp` and `max` do, compute with a tensor of one element instead, and operations of tensors get
+one in place of the number; `dlc/frontend/export/returned_numbers.py` then finds tensors everywhere.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce, wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_any, tree_map_only
+
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+MATH: dict[str, Callable[..., Tensor]] = {
+    **{
+        name: getattr(torch, name)
+        for name in (
+            *("sqrt", "exp", "exp2", "expm1", "log1p", "log2", "log10", "erf", "erfc", "lgamma"),
+            *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
+            *("asinh", "acosh", "atanh", "atan2", "hypot", "copysign", "fmod"),
+            *("isnan", "isinf", "isfinite"),
+        )
+    },
+    "log": lambda value, base=None: (
+        torch.log(value) if base is None else torch.log(value) / torch.log(base)
+    ),
+    "fabs": torch.abs,
+    "degrees": torch.rad2deg,
+    "radians": torch.deg2rad,
+}
+"""Functions of the module `math`, and the same of tensors."""
+TAKE_TENSORS = frozenset(
+    "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow rsub "
+    "eq ne lt le gt ge less less_equal greater greater_equal not_equal clamp clip clamp_min "
+    "clamp_max where masked_fill fill lerp copysign float_power bitwise_and bitwise_or bitwise_xor "
+    "radd rmul truediv rtruediv floordiv rfloordiv mod rmod rpow iadd isub imul itruediv ifloordiv "
+    "imod ipow rdiv idiv".split()
+)
+"""Names of operations that take a tensor of one element wherever they take a number."""
+
+
+@contextmanager
+def functions_of_numbers() -> Iterator[None]:
+    """Within it `max` and `min` and the functions of `MATH` take numbers that come from tensors."""
+    replaced: list[tuple[Any, str, Any]] = [
+        (math, name, _computed_by(getattr(math, name), function)) for name, function in MATH.items()
+    ]
+    for name, later in (("max", torch.gt), ("min", torch.lt)):
+        replaced.append((builtins, name, _chosen(getattr(builtins, name), later)))
+    saved = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, function in replaced:
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for module, name, function in saved:
+            setattr(module, name, function)
+
+
+def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a function of tensors, with tensors for the numbers that come from some."""
+    if not tree_any(is_of_data, (args, kwargs)):
+        return args, kwargs
+    name = getattr(func, "__name__", "").strip("_")
+    if name not in TAKE_TENSORS:
+        return args, kwargs
+    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+    if name == "clamp" or name == "clip":  # take both bounds as tensors, or none
+        args = (args[0], *(_if_number(bound, tensors) for bound in args[1:]))
+        return args, {key: _if_number(bound, tensors) for key, bound in kwargs.items()}
+    return tree_map_only(NUMBERS, lambda number: _beside(number, tensors), (args, kwargs))
+
+
+def is_of_data(value: object) -> bool:
+    """Whether a symbol stands for a number that comes from a tensor, not for a size."""
+    if not isinstance(value, NUMBERS):
+        return False
+    from torch.utils._sympy.symbol import SymT, symbol_is_type  # with SymPy, as symbols are
+
+    return any(
+        symbol_is_type(s, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+        for s in value.node.expr.free_symbols
+    )
+
+
+def _if_number(value: Any, tensors: list[Tensor]) -> Any:
+    is_number = isinstance(value, (int, float, *NUMBERS)) and not isinstance(value, bool)
+    return _beside(value, tensors) if is_number else value
+
+
+def _beside(number: Any, tensors: list[Tensor]) -> Tensor:
+    """
+    A tensor without dimensions that gives an operation of some tensors the type that the number
+    would. Beside floats with dimensions it decides nothing, and has more digits than halves.
+    """
+    kind = _kind(number)
+    dtype = torch.get_default_dtype() if kind is torch.float64 else kind
+    for tensor in tensors:
+        dtype = torch.result_type(tensor, torch.zeros((), dtype=dtype).item())
+    return torch.scalar_tensor(number, dtype=dtype)
+
+
+def _kind(number: object) -> torch.dtype:
+    """The dtype that holds a number of Python."""
+    if isinstance(number, bool | torch.SymBool):
+        return torch.bool
+    return torch.int64 if isinstance(number, int | torch.SymInt) else torch.float64
+
+
+def _computed_by(original: Callable[..., Any], function: Callable[..., Tensor]) -> Any:
+    """A function of `math` that takes numbers from tensors, too: in f64, and gives such a one."""
+
+    @wraps(original)
+    def compute(*args: Any) -> Any:
+        if not any(map(is_of_data, args)):
+            return original(*args)
+        return function(*(torch.scalar_tensor(a, dtype=torch.float64) for a in args)).item()
+
+    return compute
+
+
+def _chosen(original: Callable[..., Any], later: Callable[..., Tensor]) -> Any:
+    """`max` or `min`: of numbers, some from tensors, a later one only where it is `later`."""
+
+    def choose_one(one: Any, other: Any) -> Any:
+        if not is_of_data(one) and not is_of_data(other):
+            return original(one, other)
+        kinds = {_kind(one), _kind(other)}
+        dtype = torch.float64 if torch.float64 in kinds else torch.int64
+        first, second = (torch.scalar_tensor(n, dtype=dtype) for n in (one, other))
+        return torch.where(later(second, first), second, first).item()
+
+    @wraps(original)
+    def choose(*args: Any, **options: Any) -> Any:
+        numbers = all(isinstance(a, (int, float, *NUMBERS)) for a in args)
+        if options or len(args) < 2 or not numbers or not any(map(is_of_data, args)):
+            return original(*args, **options)
+        return reduce(choose_one, args)
+
+    return choose
