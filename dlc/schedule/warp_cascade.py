@@ -31,8 +31,9 @@ K = 16
 SCORE = 10
 """Instructions of a lane for a score: it is scaled and masked, the largest found, its power, which
 is rounded and packed, and the sum of these."""
-SPECIAL = 2
-"""Those of them that units for special functions do: the power, and its rounding."""
+SPECIAL = 1
+"""Those of them that units for special functions do: the power, whose rounding is another's
+(`to_bf16` of the prelude)."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ WGMMA_ARGUMENTS = {
 USES = {
     "cuda_fp16": "h[0] = __float2half_rn(__half2float(h[1]) + 1.0f);",
     "cuda_bf16": "n[0] = __float2bfloat16_rn(__bfloat162float(n[1]) + 1.0f);",
+    "to_f16": "h[2] = to_f16(f[1]);",
+    "to_bf16": "n[2] = to_bf16(f[1]);",
     "shared_address": "",
     "dynamic_shared": "reinterpret_cast<int*>(dynamic_shared())[t] = t;",
     "as_vector": "as_vector<int2>(i) = make_int2(1, 2);",

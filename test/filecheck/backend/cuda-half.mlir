@@ -15,7 +15,7 @@
 // CHECK-NEXT:   #pragma unroll
 // CHECK-NEXT:   for (int v = 0; v < 8; ++v) {
 // CHECK-NEXT:     const float e = __half2float(a[v]);
-// CHECK-NEXT:     b[v] = __float2bfloat16_rn(e * e);
+// CHECK-NEXT:     b[v] = to_bf16(e * e);
 // CHECK-NEXT:   }
 // CHECK-NEXT:   if (t * 8 < 96) store_packed(&y[t * 8], load_packed<8>(&b[0]));
 // CHECK-NEXT: }

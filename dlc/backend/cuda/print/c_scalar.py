@@ -82,6 +82,10 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     if isinstance(op, arith.BitcastOp):
         helpers.add("bit_cast")
         return call(f"bit_cast<{value_type(op.results[0], op)}>", *operands)
+    if isinstance(op, arith.TruncFOp) and element(op.results[0].type).from_float:
+        helper = f"to_{element(op.results[0].type).name}"
+        helpers.add(helper)
+        return call(helper, *operands)
     if (handler := _HANDLERS.get(type(op))) is not None:
         return handler(op, operands)
     if (row := SCALARS.get(op.name)) is not None:
@@ -237,8 +241,7 @@ def _convert(op: Operation, operands: list[Text]) -> Text:
 
 
 def _convert_float(op: Operation, operands: list[Text]) -> Text:
-    source, target = op.operands[0].type, op.results[0].type
-    name = element(source).to_float or element(target).from_float
+    name = element(op.operands[0].type).to_float
     return call(name, *operands) if name else _convert(op, operands)
 
 

@@ -151,6 +151,27 @@ def _nan_extremum(kind: str, relation: str) -> Function:
     )
 
 
+def _rounding(name: str, type: str, plain: str, header: str) -> Function:
+    """
+    From sm_90 on nvcc 13 rounds an element by a unit for special functions (SASS: F2F), and a pair
+    by one that does four times as many in a clock (F2FP); before, it has the latter for both.
+    """
+    by_header = f"return {plain}(x);"
+    return Function(
+        f"to_{name}",
+        "The nearest of this type, of two even (PTX ISA: cvt.rn).",
+        f"{INLINE} {type} to_{name}(float x)",
+        "unsigned pair;\n"
+        f'asm("cvt.rn.{name}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));\n'
+        "const unsigned short bits = static_cast<unsigned short>(pair);\n"
+        f"{type} rounded;\nmemcpy(&rounded, &bits, 2);\nreturn rounded;",
+        by_header,
+        needs=(header,),
+        min_arch=90,
+        older=by_header,
+    )
+
+
 def _header(name: str, what: str) -> Function:
     text = f"#ifdef __CUDACC__\n#include <{name}.h>\n#endif"
     return Function(name, f"{what}; the host's header has them, too.", text)
@@ -159,6 +180,8 @@ def _header(name: str, what: str) -> Function:
 _FUNCTIONS = [
     _header("cuda_fp16", "__half and its conversions"),
     _header("cuda_bf16", "__nv_bfloat16 and its conversions"),
+    _rounding("f16", "__half", "__float2half_rn", "cuda_fp16"),
+    _rounding("bf16", "__nv_bfloat16", "__float2bfloat16_rn", "cuda_bf16"),
     Function(
         "shared_address",
         "The address in the shared window, as PTX wants it.",
