@@ -19,9 +19,11 @@ A split ends in a kernel that combines the partial sums, or in the last block th
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields
+from functools import cache
 from math import ceil, inf, prod
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from dlc.analysis.kernel.occupancy import occupancy
@@ -72,13 +74,20 @@ ROUNDED = 1 - 1e-9
 OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", "registers",
                      "spread", "step", "beside", "share", "computes", "tensor_clocks",
                      "units", "chunk_clocks", "fetched_bytes", "memory_seconds",
-                     "stored_seconds"})  # fmt: skip
+                     "stored_seconds", "path_clocks"})  # fmt: skip
 """What depends neither on the depth of rings nor on the parts of K."""
 WITHOUT_K = OF_TILE - {"memory_seconds"} | {"blocks", "full_clocks", "most_resident",
                                             "registers_held"}  # fmt: skip
 """What of a tile that does not split K depends on no more of K than the points of a chunk."""
 Known = dict[Hashable, dict[str, Any]]
 """By tile what is `WITHOUT_K`."""
+
+
+@cache
+def _own_fields(kind: type[Candidate]) -> Callable[[Candidate], Hashable]:
+    """What gives the fields of a candidate of a class beside its problem and target."""
+    names = (field.name for field in fields(kind))
+    return attrgetter(*(name for name in names if name not in ("problem", "target")))
 
 
 @dataclass(frozen=True)
@@ -120,8 +129,7 @@ class Candidate:
         This tile, which does not split K, with what is known of it where K has another length: that
         of the first of them is kept.
         """
-        own = self.__dataclass_fields__.keys() - {"problem", "target"}
-        key = type(self), self.points, *(v for name, v in vars(self).items() if name in own)
+        key = type(self), self.points, _own_fields(type(self))(self)
         if key in known:
             vars(self).update(known[key])
         elif self.least_seconds_of_all:  # which asks for most of it
@@ -158,7 +166,7 @@ class Candidate:
         """The step that has chunks requested ahead."""
         return "pipeline-k-outer"
 
-    @property
+    @cached
     def path_clocks(self) -> float:
         """Clocks of a chunk that only other chunks hide, of other threads or blocks."""
         (ffma, loads), steps = self.step, self.points / VECTOR
@@ -490,10 +498,11 @@ class Candidate:
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds)
 
-    def least_seconds(self, splits: int) -> float:
+    def least_seconds(self, splits: int, *, folded: bool = True) -> float:
         """
         Less than what it takes to split K, which this candidate does not, whatever the depth: as
-        `seconds`, if an SM ran `most_resident` blocks from the first to the last.
+        `seconds`, if an SM ran `most_resident` blocks from the first to the last. What takes long
+        to find out is what folds the parts, which is left out if they are not `folded`.
         """
         if self.most_resident < 1:
             return inf
@@ -507,7 +516,7 @@ class Candidate:
         clocks = chunks * max(busy, ceil(share / running) * hidden) + START
         l2_bytes = blocks * chunks * self.fetched_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
-        ending = least_ending_seconds(self._parts(splits), t) if splits > 1 else 0
+        ending = least_ending_seconds(self._parts(splits), t) if folded and splits > 1 else 0
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds + ending)
 
     def __str__(self) -> str:

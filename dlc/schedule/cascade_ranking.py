@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from heapq import heapify, heappop, heappush
+from itertools import chain, count, islice, product
 from math import ceil
 
 from dlc.dialects.tile import waves_of
@@ -14,6 +15,7 @@ from dlc.schedule.cascade_tiles import (
     CHUNKS,
     DEPTHS,
     MOST_ORDERED,
+    SHAPES,
     SPLITS,
     THREAD_TILES,
     THREADS,
@@ -22,27 +24,63 @@ from dlc.schedule.cascade_tiles import (
 )
 from dlc.schedule.endings import endings
 from dlc.schedule.held_cascade import HeldCascade
+from dlc.schedule.rising import Rising
 from dlc.schedule.warp_cascade import warp_tiles
 from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.target import Target
 
 
+@lru_cache(maxsize=256)
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
     shapes: dict[object, CascadeCandidate] = {}
     for candidate in ranked_cascades(problem, target):
         shapes.setdefault((candidate.block, candidate.splits), candidate)
-    return tuple(shapes.values())[:5]
+        if len(shapes) == SHAPES:
+            break
+    return tuple(shapes.values())
 
 
 @lru_cache(maxsize=256)
-def ranked_cascades(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
+def ranked_cascades(problem: CascadeProblem, target: Target) -> Rising[CascadeCandidate]:
     """All tilings that fit, the fastest first."""
-    tiles = sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties))
+    rising = _rising(problem, target)
     if problem.skips:
-        ordered = [_ordered(tile) for tile in tiles[:MOST_ORDERED]]
-        tiles = sorted(ordered, key=lambda c: (c.seconds, c.ties))
-    return tuple(tiles)
+        ordered = [_ordered(tile) for tile in islice(rising, MOST_ORDERED)]
+        return Rising(iter(sorted(ordered, key=lambda c: (c.seconds, c.ties))))
+    return Rising(rising)
+
+
+def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
+    """
+    All tilings that fit, the fastest first if all blocks have as much to do, of equally fast ones
+    the first by `ties`. What a bound says is not next is not looked at yet.
+    """
+    tiles = chain(
+        ((tile, (1,)) for tile in warpgroup_cascades(problem, target)),
+        ((tile, (1,)) for tile in warp_tiles(problem, target)),
+        ((tile, _parts(tile)) for tile in _thread_tiles(problem, target)),
+    )
+    found, order = list(tiles), count()  # of what nothing else tells apart
+    heap: list[tuple[float, tuple[int, ...], int, int, int, CascadeCandidate]] = [
+        (min(map(tile.least_seconds, parts)), (), number, 0, next(order), tile)
+        for number, (tile, parts) in enumerate(found)
+    ]
+    heapify(heap)
+    while heap:
+        _, estimated, number, splits, _, tile = heappop(heap)
+        if estimated:
+            yield tile
+        elif splits:
+            for ending in endings(splits, target):
+                way = replace(tile, splits=splits, ending=ending)
+                if way.resident:
+                    place = way.seconds, way.ties, number, splits
+                    heappush(heap, (*place, next(order), way))
+        elif tile.resident:
+            for parts in found[number][1]:
+                place = tile.least_seconds(parts), (), number, parts
+                heappush(heap, (*place, next(order), tile))
 
 
 def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
@@ -51,31 +89,24 @@ def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
     return min((replace(tile, waves=n) for n in waves), key=lambda c: c.seconds)
 
 
-def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
-    yield from warpgroup_cascades(problem, target)
-    yield from warp_tiles(problem, target)
+def _thread_tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
         rows_fit = thread[0] * threads[0] == 1 or problem.rows > 1
         if chunk % threads[1] or not rows_fit:
             continue
         for depth in DEPTHS if chunk < problem.keys else DEPTHS[:1]:
             for kind in (CascadeCandidate, HeldCascade):
-                tile = kind(problem, target, thread, threads, chunk, depth=depth)
-                if tile.resident:
-                    yield from _split(tile)
+                yield kind(problem, target, thread, threads, chunk, depth=depth)
 
 
-def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
+def _parts(tile: CascadeCandidate) -> list[int]:
     """
-    A tile with each number of parts worth splitting the keys into: of keys that memory counts, a
-    part has chunks that can be skipped.
+    The numbers of parts worth splitting the keys into, for a tile that does not split them: of keys
+    that memory counts, a part has chunks that can be skipped.
     """
+    if tile.problem.skips:
+        return [1]
     most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
-    for splits in SPLITS:
-        if splits > 1 and (splits > most or tile.problem.skips):
-            return
-        found = endings(splits, tile.target)
-        ways = (replace(tile, splits=splits, ending=ending) for ending in found)
-        yield from (way for way in ways if way.resident)
-        if tile.blocks * splits > 4 * tile.target.sms:
-            return
+    fewer = [n for n in SPLITS if n == 1 or n <= most]
+    enough = (n for n, parts in enumerate(fewer, 1) if tile.blocks * parts > 4 * tile.target.sms)
+    return fewer[: next(enough, None)]

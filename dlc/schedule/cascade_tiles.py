@@ -21,6 +21,7 @@ from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
+    ROUNDED,
     SHARED_WAVEFRONTS,
     START,
     UNROLLED_ROUNDS,
@@ -37,7 +38,7 @@ from dlc.schedule.endings import (
     kept_bytes,
 )
 from dlc.schedule.tiling import rings
-from dlc.schedule.units import clocks_together, path_clocks
+from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, WIDEST_ACCESS, Target
 
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (8, 32), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16),
@@ -70,6 +71,8 @@ SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Parts of the keys that blocks of their own fold."""
 WAVES = 4
 """Most waves of blocks that are tried where some blocks have more to do."""
+SHAPES = 5
+"""The number of tilings of different blocks that `--explain` shows."""
 MOST_ORDERED = 48
 """Tilings, the fastest if all blocks had as much to do, of which orders of blocks are tried."""
 
@@ -394,6 +397,34 @@ class CascadeCandidate:
         """The predicted time, without the launch."""
         l2_seconds = self.l2_bytes / self.target.l2_bandwidth
         return max(self.issue_seconds, l2_seconds, self.memory_seconds) + self.ending_seconds
+
+    def least_seconds(self, splits: int) -> float:
+        """
+        Less than the time with the keys in so many parts, of a tile that does not split them: as if
+        registers and shared memory kept no block out, blocks had the units of an SM to themselves,
+        and parts were folded by who waits for them.
+        """
+        t, blocks = self.target, self.blocks * splits
+        alone, busy = self._least_clocks
+        chunks = self.chunks_held if splits == 1 else ceil(self.chunks / splits)
+        if self.depth == 1 and chunks > 1:
+            alone += t.latency_clocks
+        left = ceil(blocks / t.sms)
+        turns = ceil(left * self.thread_count / t.threads_per_sm)
+        clocks = turns * START + chunks * max(turns * alone, left * busy)
+        l2_bytes = blocks * (chunks * self._copied_bytes + self._row_bytes)
+        longest = max(clocks / t.clock, l2_bytes / t.l2_bandwidth)
+        if splits > 1:
+            return ROUNDED * (longest + t.latency_seconds)
+        return ROUNDED * max(longest, self.memory_seconds)
+
+    @cached
+    def _least_clocks(self) -> tuple[float, float]:
+        """Less than what a chunk takes of a block, and what units are busy with it."""
+        alone = (
+            max(self.busy_clocks(1), self.path_clocks) + self.phases * self.target.meeting_clocks
+        )
+        return alone, clocks_of(sum(self.units, ()), self.target.apart)
 
     @property
     def ties(self) -> tuple[int, int]:

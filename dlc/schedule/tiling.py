@@ -11,11 +11,11 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
-from threading import Lock
 
 from dlc.schedule.candidate import MANY, Candidate, Known
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
+from dlc.schedule.rising import Rising
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.schedule.warpgroup_candidate import warpgroup_tiles
 from dlc.target import MAX_REGISTERS, Target
@@ -110,25 +110,10 @@ def not_multiplied(problem: Problem, target: Target) -> str:
     return "" if target.has("tf32") else f"products by {target.precision}: {target.lacking('tf32')}"
 
 
-class _Known:
-    """What an iterator gives, from its first on for each that asks, of any thread."""
-
-    def __init__(self, rest: Iterator[Candidate]) -> None:
-        self._rest, self._first, self._lock = rest, list[Candidate](), Lock()
-
-    def __iter__(self) -> Iterator[Candidate]:
-        for number in count():
-            with self._lock:
-                self._first += islice(self._rest, max(number + 1 - len(self._first), 0))
-            if number == len(self._first):
-                return
-            yield self._first[number]
-
-
 @lru_cache(maxsize=256)
-def _ranked(problem: Problem, target: Target) -> _Known:
-    """All candidates that fit, the best first: as far as any were asked for they are kept."""
-    return _Known(_ranking(problem, target))
+def _ranked(problem: Problem, target: Target) -> Rising[Candidate]:
+    """All candidates that fit, the best first."""
+    return Rising(_ranking(problem, target))
 
 
 def _ranking(problem: Problem, target: Target) -> Iterator[Candidate]:
@@ -162,7 +147,8 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
     that are `made` alone, if so. What a bound says is not next is not looked at yet: neither the
-    numbers of parts of a tile, nor the depths of one of them.
+    numbers of parts of a tile, nor what folds so many (which are negative until then), nor the
+    depths of rings for them.
     """
     order = count()  # of what nothing else tells apart
     known = _known(replace(problem, k=0, operand_points=None), target)
@@ -177,8 +163,12 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
             yield c
         elif splits == 0:
             for parts in splits_of(c):
-                heappush(heap, (c.least_seconds(parts), (), number, parts, next(order), c))
+                least = c.least_seconds(parts, folded=False)
+                heappush(heap, (least, (), number, -parts, next(order), c))
+        elif splits < -1:
+            heappush(heap, (c.least_seconds(-splits), (), number, -splits, next(order), c))
         else:
+            splits = abs(splits)
             depths = c.depths if c.rings and c.chunks > splits else (2,)
             for depth, ending in product(depths, endings(splits, target)):
                 new = c.with_ring(depth, splits, ending=ending)

@@ -125,9 +125,13 @@ class WarpgroupCascade(WarpCascade):
         )
         return own, ((groups * read + self._copied_bytes) / (BANKS * BANK_BYTES),)
 
-    def _chunk_of_each(self, running: int) -> float:
+    @property
+    def phases(self) -> int:
         """All warpgroups meet nowhere in a chunk, but each waits for both of its products."""
-        alone = self.busy_clocks(1) + 2 * self.target.meeting_clocks
+        return 2
+
+    def _chunk_of_each(self, running: int) -> float:
+        alone = self.busy_clocks(1) + self.phases * self.target.meeting_clocks
         copied = self.target.latency_clocks / (self.slots - 1)
         return max(self.busy_clocks(running), alone, copied)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,11 +13,12 @@ from torch import Tensor
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.kernel_program import isolated
 from dlc.frontend.export.fx import import_program
-from dlc.schedule.cascade_problem import tiled_cascade
+from dlc.schedule.cascade_problem import CascadeProblem, tiled_cascade
 from dlc.schedule.cascade_ranking import ranked_cascades
-from dlc.schedule.cascade_tiles import PADDING
+from dlc.schedule.cascade_tiles import PADDING, SHAPES
 from dlc.schedule.heuristics import ranked_schedules
 from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.target import TARGETS
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.tuning.candidate_program import Subject
 
@@ -94,3 +96,32 @@ def test_the_shared_memory_of_warps_is_what_is_counted(mma: str, width: int) -> 
     (func,) = subject.funcs(schedule)
     padding = PADDING if mma == "m16n8" else 0
     assert tilings[number].shared_bytes - padding == shared_slots(func)[1]
+
+
+HALVES = {"row_bytes": 128, "key_bytes": 128, "column_bytes": 2, "halves": True}
+WHOLE = CascadeProblem(
+    batch=2, rows=100, columns=16, keys=70, width=64, row_bytes=256, score_bytes=0, key_bytes=256,
+    column_bytes=4, results=3, memory_bytes=1 << 17,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        WHOLE,
+        replace(WHOLE, rows=1, keys=3000),
+        replace(WHOLE, rows=2, ends_early=True, keys=300),
+        replace(WHOLE, width=0, row_bytes=0, key_bytes=0, score_bytes=4, batch=300, rows=17),
+        replace(WHOLE, keys=256, columns=64, batch=40, **HALVES, matrices=True, boxes=True),
+        replace(WHOLE, bounds=((1, -1, 0),), **HALVES),
+    ],
+)
+def test_no_bound_hides_a_faster_tiling(problem: CascadeProblem) -> None:
+    """They are ranked by what they take, though few are looked at to find the first."""
+    target = TARGETS["sm_90"]
+    found = ranked_cascades(problem, target)[:]
+    assert found == sorted(found, key=lambda c: (c.seconds, c.ties))
+    for tile in found:
+        whole = replace(tile, splits=1, ending="workspace", waves=0)
+        assert tile.waves or whole.least_seconds(tile.splits) < tile.seconds
+    assert len(found) == len(dict.fromkeys(found)) > SHAPES
