@@ -41,6 +41,9 @@ demo: $(STAMP)
 	@printf '\n======== %s ========\n\n' "dlc run"
 	@$(BIN)/dlc run -c "$(RMSNORM)"
 
+# Processes that fill all cores gain nothing by PyTorch's threads, which spin where they wait.
+test prefix: export OMP_NUM_THREADS := 1
+
 test: $(STAMP)
 	@status=0; \
 	$(BIN)/lit -v -j2 test/filecheck || status=1; \

@@ -164,7 +164,7 @@ class WarpCandidate(Candidate):
         """That a warp issues for a chunk."""
         return self.points / self.vector * sum(self.step) + self.beside
 
-    @property
+    @cached
     def path_clocks(self) -> float:
         """What a warp does one after the other: it meets others, reads factors, multiplies them."""
         t = self.target

@@ -167,7 +167,7 @@ class WarpgroupCandidate(WarpCandidate):
         filled = issuing(warps, self.target) * self.target.filled_share
         return running * self.chunk_clocks / filled
 
-    @property
+    @cached
     def path_clocks(self) -> float:
         """
         A warpgroup's own products, what its warps do before they have come together, and the

@@ -53,8 +53,9 @@ def model(directory: Path) -> LlamaForCausalLM:
 
 @pytest.fixture(scope="module")
 def pair(model: LlamaForCausalLM) -> Generator:
-    """Of two rows of up to 64 tokens."""
-    return Generator(model, 2, 64, backend="host")
+    """Of two rows of up to 64 tokens, which end with the fourth token behind `text(20, 0)`."""
+    end = by_transformers(model, text(20, 0), 4)[3]
+    return Generator(model, 2, 64, ends=[end, 383], backend="host")
 
 
 def test_graphs_read_and_write_what_calls_do(
@@ -137,12 +138,10 @@ def test_a_step_writes_in_place(pair: Generator) -> None:
     assert not any("hit" in kernel.name for kernel in token.kernels)
 
 
-def test_ends(model: LlamaForCausalLM) -> None:
+def test_ends(model: LlamaForCausalLM, pair: Generator) -> None:
     prompt = text(20, 0)
     whole = by_transformers(model, prompt, 12)
-    end = whole[3]
-    first = whole.index(end)
-    generator = Generator(model, 2, 64, ends=[end, 383], backend="host")
+    first, generator = whole.index(whole[3]), pair
     assert generator([prompt, prompt[:5]], 12)[0] == whole[: first + 1]
     assert generator([prompt], 0) == [[]]
     assert generator([prompt], 2) == [whole[: min(2, first + 1)]]
