@@ -24,7 +24,7 @@ from dlc.schedule.cascade_tiles import (
 )
 from dlc.schedule.endings import endings
 from dlc.schedule.held_cascade import HeldCascade
-from dlc.schedule.rising import Rising
+from dlc.schedule.rising_order import Rising
 from dlc.schedule.warp_cascade import warp_tiles
 from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.target import Target

@@ -358,8 +358,12 @@ class CascadeCandidate:
     @cached
     def l2_bytes(self) -> int:
         """Bytes that all blocks fetch from L2."""
-        of_chunk = self._copied_bytes + self.block[0] * self.chunk * self.once_bytes
-        return int(self.blocks * (self.chunks_held * of_chunk + self._row_bytes))
+        return int(self.blocks * (self.chunks_held * self._chunk_bytes + self._row_bytes))
+
+    @property
+    def _chunk_bytes(self) -> int:
+        """Bytes that a block fetches for a chunk."""
+        return self._copied_bytes + self.block[0] * self.chunk * self.once_bytes
 
     @cached
     def memory_seconds(self) -> float:
@@ -412,7 +416,7 @@ class CascadeCandidate:
         left = ceil(blocks / t.sms)
         turns = ceil(left * self.thread_count / t.threads_per_sm)
         clocks = turns * START + chunks * max(turns * alone, left * busy)
-        l2_bytes = blocks * (chunks * self._copied_bytes + self._row_bytes)
+        l2_bytes = blocks * (chunks * self._chunk_bytes + self._row_bytes)
         longest = max(clocks / t.clock, l2_bytes / t.l2_bandwidth)
         if splits > 1:
             return ROUNDED * (longest + t.latency_seconds)
@@ -424,7 +428,7 @@ class CascadeCandidate:
         alone = (
             max(self.busy_clocks(1), self.path_clocks) + self.phases * self.target.meeting_clocks
         )
-        return alone, clocks_of(sum(self.units, ()), self.target.apart)
+        return alone, clocks_of(sum(self.units, ()), self.unhidden)
 
     @property
     def ties(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from math import inf, prod
 from dlc.schedule.candidate import MANY, Candidate, Known
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
-from dlc.schedule.rising import Rising
+from dlc.schedule.rising_order import Rising
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.schedule.warpgroup_candidate import warpgroup_tiles
 from dlc.target import MAX_REGISTERS, Target
