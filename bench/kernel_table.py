@@ -35,8 +35,9 @@ REASONS = {
     r"convolution-chain/transposed_pool": "The sums of the transposed convolution are stored and "
     "read by the pool, twelve times the compulsory bytes; which points of a window a result meets "
     "is asked for each chunk, so that none is copied ahead.",
-    r"convolution/transposed3d": "Blocks are 16 or 32 points wide, powers of 2, and images 17 or "
-    "34: half of a block's points lie beyond them in each of two dimensions.",
+    r"convolution/transposed3d": "16 or 32 channels of results are few: a block copies as much as "
+    "for more; the volume is laid out with zeros between its rows first, and with strides every "
+    "second result is stored at a time.",
     r"convolution/conv2d_grouped": "A group is 16 channels: a block has 16 x 16 points of it, and "
     "copies for each as much as it computes.",
     r"block/inverted_residual": "Six times as many channels are stored and read between its three "

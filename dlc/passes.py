@@ -38,8 +38,9 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:005", "fuse-loops"),  # kernels merge where that is faster
     ("l:006", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
     ("l:007", "pack-operands"),  # operands that lie against the grain are laid out first
-    ("l:008", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:009", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:008", "flatten-places"),  # places of windows are one axis, wherever rows end
+    ("l:009", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:010", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

@@ -17,7 +17,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of, strides_of
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.candidate import VECTOR
 from dlc.schedule.grain import LINE, SECTOR
@@ -263,11 +263,28 @@ def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> fl
 
 def _step(op: loop.LoadOp | loop.StoreOp, axis: BlockArgument) -> float:
     """How far apart in memory neighbours along an axis are, in elements; far where it is no sum."""
-    steps = [s.coefficient(axis) for s in op.subscripts]
+    steps = [_step_of(s, axis) for s in op.subscripts]
     walked = [(c, n) for c, n in zip(steps, strides_of(memref_of(op.ref)), strict=True) if c != 0]
     if not walked or not all(isinstance(n, int) and c is not None for c, n in walked):
         return inf
     return abs(sum((c or 0) * n for c, n in walked))
+
+
+def _step_of(subscript: Expr, axis: BlockArgument) -> int | None:
+    """
+    How far a subscript goes along an axis: from most points to the next, where it goes in runs that
+    are no shorter than a sector; None where it is no such sum.
+    """
+    total = 0
+    for atom, factor in subscript.terms:
+        if atom is axis:
+            total += factor
+        elif isinstance(atom, FloorDiv | Mod) and axis in atom.base.values():
+            own = _step_of(atom.base, axis)
+            if own is None or atom.divisor < SECTOR * own:
+                return None
+            total += factor * own if isinstance(atom, Mod) else 0
+    return total
 
 
 def _stored(outer: loop.ForOp, sides: Sequence[BlockArgument]) -> tuple[int, int, int]:

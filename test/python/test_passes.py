@@ -79,6 +79,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (put, ones((8, 4), (2, 4))),
     (torch.amax, (*ones((16384, 64)), 0)),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
+    (torch.conv_transpose2d, ones((64, 128, 16, 16), (128, 64, 2, 2))),
     (rows, ones((3, 5, 8)), ({0: Dim("b"), 1: Dim("s")},)),
 )
 """Functions, what they are called with, and the sizes of that if there are any."""

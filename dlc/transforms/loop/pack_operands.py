@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import kernels_in
 from dlc.ir.expr import Expr
-from dlc.ir.structure import structure
 from dlc.remarks import remark
 from dlc.schedule.estimate import estimate
 from dlc.schedule.packing import Kept, Packing, scattered_operands
 from dlc.target import Target, target_of
-from dlc.text import microseconds, unique_name
+from dlc.text import microseconds
 from dlc.transforms.loop.packing.copying import copying_kernel, read_packed
+from dlc.transforms.loop.packing.made_copies import Copies
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,12 @@ class PackOperandsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels, target = kernels_in(op, loop.KernelOp), target_of(op)
-        names, made = {kernel.name_ for kernel in kernels}, dict[Hashable, loop.KernelOp]()
+        made = Copies(kernels)
         for kernel in kernels:
             if kernel.schedule is None:
-                self._pack(kernel, target, names, made)
+                self._pack(kernel, target, made)
 
-    def _pack(
-        self,
-        kernel: loop.KernelOp,
-        target: Target,
-        names: set[str],
-        made: dict[Hashable, loop.KernelOp],
-    ) -> None:
+    def _pack(self, kernel: loop.KernelOp, target: Target, made: Copies) -> None:
         """
         Packs the operands of a kernel for which that pays, one after the other; those that are
         `made` before it are there.
@@ -88,18 +81,11 @@ class PackOperandsPass(ModulePass):
                 left += 1
                 continue
             copying = copying_kernel(kernel, packing, packing.extents, f"{name}_packed", _store)
-            key = kernel.parent, *copying.operands, structure(copying)
-            if not self._pays(kernel, left, copying, target, there=key in made):
+            if self._pays(kernel, left, copying, target, there=made.has(kernel, copying)):
+                read_packed(kernel, packing, made.take(kernel, copying))
+            else:
                 copying.erase()
                 left += 1
-                continue
-            if key in made:
-                copying.erase()
-            else:
-                copying.sym_name = StringAttr(unique_name(copying.name_, names))
-                Rewriter.insert_op(copying, InsertPoint.before(kernel))
-                made[key] = copying
-            read_packed(kernel, packing, made[key].results[0])
 
     def _pays(
         self,

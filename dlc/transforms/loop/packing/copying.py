@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith
@@ -11,6 +12,7 @@ from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
+from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import AxesOp, new_body
 from dlc.dialects.kernel_memory import memref_of, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
@@ -23,12 +25,52 @@ Stores = Callable[[Builder, SSAValue, SSAValue, Sequence[Expr]], None]
 """Inserts what stores an element at a place of a memref."""
 
 
+@dataclass(frozen=True)
+class Laid:
+    """How a kernel goes through an operand that it lays out anew."""
+
+    names: Sequence[str | None]
+    """Of its axes, a dimension of the memory for each."""
+    extents: Sequence[int]
+    at: Callable[[Sequence[Expr]], tuple[Sequence[Expr], Sequence[Expr]]]
+    """The subscripts of the operand at points of the axes, and the conditions on which there is an
+    element."""
+
+
 def copying_kernel(
     kernel: loop.KernelOp, packing: Packing, shape: tuple[int, ...], name: str, store: Stores
 ) -> loop.KernelOp:
     """The kernel that lays an operand out in memory of a shape, not inserted anywhere: `store` is
     given each element and its place."""
-    load = packing.load
+    load, last = packing.load, packing.axes[-1]
+    around = last.owner.parent_op()
+    assert isinstance(around, AxesOp)
+    extent = around.extent(last)
+
+    def at(axes: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        place: dict[SSAValue, Expr] = dict(zip(packing.axes, axes, strict=True))
+
+        def meaning(value: SSAValue) -> Expr | int:
+            return place.get(value, 0)  # else an axis of one point
+
+        where = [e.substitute(meaning) for e in load.where]
+        if extent < packing.extents[-1]:
+            where.append(place[last] * -1 + (extent - 1))
+        return [e.substitute(meaning) for e in load.subscripts], where
+
+    names = [axis.name_hint for axis in packing.axes]
+    return laying_kernel(kernel, load, Laid(names, packing.extents, at), shape, name, store)
+
+
+def laying_kernel(
+    kernel: loop.KernelOp,
+    load: loop.LoadOp,
+    laid: Laid,
+    shape: tuple[int, ...],
+    name: str,
+    store: Stores,
+) -> loop.KernelOp:
+    """The kernel that lays what a load reads out in memory of a shape, not inserted anywhere."""
     ref = load.ref
     assert isinstance(ref, BlockArgument)
     element = load.result.type
@@ -36,22 +78,9 @@ def copying_kernel(
     block = Block(arg_types=[ref.type, packed])
     source, target = block.args
     source.name_hint, target.name_hint = ref.name_hint, name
-    named = [axis.name_hint for axis in packing.axes]
-    axes = loop.ForOp(packing.extents, new_body(len(packing.axes), named))
-    place: dict[SSAValue, Expr] = {
-        old: Expr.of(new) for old, new in zip(packing.axes, axes.axes, strict=True)
-    }
-
-    def at(value: SSAValue) -> Expr | int:
-        return place.get(value, 0)  # else an axis of one point
-
-    subscripts = [e.substitute(at) for e in load.subscripts]
-    where = [e.substitute(at) for e in load.where]
-    last = packing.axes[-1]
-    around = last.owner.parent_op()
-    assert isinstance(around, AxesOp)
-    if (extent := around.extent(last)) < packing.extents[-1]:
-        where.append(place[last] * -1 + (extent - 1))
+    axes = loop.ForOp(laid.extents, new_body(len(laid.extents), laid.names))
+    subscripts, where = laid.at([Expr.of(axis) for axis in axes.axes])
+    where = simplify_where(where)
     default = None
     if where:
         value = scalar(0, element)
@@ -79,17 +108,28 @@ def copying_kernel(
 
 def read_packed(kernel: loop.KernelOp, packing: Packing, packed: SSAValue) -> None:
     """Has a kernel read an operand where it is packed."""
-    load, ref = packing.load, packing.load.ref
+    read_laid(kernel, packing.load, packed, [Expr.of(axis) for axis in packing.axes])
+
+
+def read_laid(
+    kernel: loop.KernelOp,
+    load: loop.LoadOp,
+    packed: SSAValue,
+    subscripts: Sequence[Expr],
+    where: Sequence[Expr] = (),
+) -> loop.LoadOp:
+    """Has a kernel read where an operand is laid out what a load does."""
+    ref = load.ref
     assert isinstance(ref, BlockArgument)
     number = kernel.input_refs.index(ref)
-    subscripts = [Expr.of(axis) for axis in packing.axes]
     type = memref_type(memref_of(ref).element_type, shape_of(packed.type))
     new = Rewriter.replace_value_with_new_type(ref, type)
     kernel.operands[number] = packed
     alignments = [int(n) for n in kernel.alignments.get_values()]
     alignments[number] = DEFAULT_ALIGNMENT
     kernel.alignments = DenseArrayBase.from_list(i64, alignments)
-    again = loop.LoadOp(new, subscripts)
+    again = loop.LoadOp(new, subscripts, where, load.default if where else None)
     again.result.name_hint = load.result.name_hint
     again.location = load.location
     Rewriter.replace_op(load, again)
+    return again
