@@ -29,7 +29,9 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import get_target
+from dlc.transforms.loop import fuse_loops
 from dlc.transforms.loop.fusion import merging
+from dlc.transforms.loop.fusion.chaining import chain_into
 from dlc.transforms.loop.fusion.inline import inline_producer
 from dlc.transforms.loop.fusion.merging import MAX_COPIED
 
@@ -440,6 +442,25 @@ def test_as_many_merges_are_tried_as_there_are_kernels(monkeypatch: pytest.Monke
         run(module, "fuse-loops")
         counts.append(len(tried))
     assert 0 < counts[1] - counts[0] <= 5 * (12 - 4), counts
+
+
+def test_a_long_chain_is_merged_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It becomes the kernel that it becomes by one merge after the other."""
+
+    def steps(x: Tensor, y: Tensor) -> Tensor:
+        for n in range(16):
+            x = torch.relu(torch.where(y > n, y * x, y.sum(0))).T
+        return x
+
+    merges: list[int] = []
+    texts: list[str] = []
+    for chain in (chain_into, lambda *_: []):
+        monkeypatch.setattr(fuse_loops, "chain_into", chain)
+        module = loops(steps, (8, 8), (8, 8))
+        merges.append(len([r for r in run(module, "fuse-loops") if ": merged" in r]))
+        texts.append(str(module))
+    assert texts[0] == texts[1]
+    assert merges[0] <= merges[1] / 4, merges
 
 
 class Heat(nn.Module):

@@ -19,8 +19,9 @@ from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.text import unique_name
 from dlc.transforms.loop.fusion.apart import swept_apart
+from dlc.transforms.loop.fusion.chaining import chain_into
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
-from dlc.transforms.loop.fusion.merge_order import STAGES, Stage, anything, folds, follows
+from dlc.transforms.loop.fusion.merge_order import STAGES, Stage, anything, chains, folds, follows
 from dlc.transforms.loop.fusion.merging import MAX_COPIED, MAX_OPS, Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
@@ -55,6 +56,9 @@ class FuseLoopsPass(ModulePass):
     A result that others read, too, is merged into its first reader alone, if that reads each
     element at a point of its own: there it is stored for the others. So a sum with a residual is
     stored by the norm of it, and a largest by the sum that is relative to it.
+
+    Kernels that go point by point, each read by the next alone, are merged in one step
+    (`dlc.transforms.loop.fusion.chaining`), as each step looks at all of the kernel that grows.
 
     Merges that pay only together, as those that end in one sweep of a cascade, are one step
     (`dlc.transforms.loop.fusion.together`): scores into a softmax, and that into a product.
@@ -135,18 +139,20 @@ class _Fusion:
         self.forces = False
         """True if merges that shall be done are, though they do not pay: after all those that do"""
         self.names = {k.name_ for k in self._kernels()} | self.elsewhere
+        self.places: dict[KernelOp, int] = {}
+        """Where the kernels that are tried one after the other stand."""
 
     def run(self) -> None:
         for stage in STAGES:
             if stage is follows:
                 for kernel in list(self._kernels()):
                     self._try_in_pieces(kernel)
-            while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
+            while any([self._try(k, stage) for k in self._from_the_last()]):
                 pass
         while any([self._try_together(k) for k in reversed(list(self._kernels()))]):
             pass
         self.forces = True
-        while any([self._try(k, anything) for k in reversed(list(self._kernels()))]):
+        while any([self._try(k, anything) for k in self._from_the_last()]):
             pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
             pass
@@ -172,6 +178,12 @@ class _Fusion:
             name = unique_name(name_of(kernel), self.names)
             kernel.sym_name = StringAttr(name)
 
+    def _from_the_last(self) -> Iterator[KernelOp]:
+        """The kernels as they are now, those last that others read."""
+        kernels = list(self._kernels())
+        self.places = {kernel: n for n, kernel in enumerate(kernels)}
+        return reversed(kernels)
+
     def _kernels(self) -> Iterator[KernelOp]:
         return (op for op in self.block.ops if isinstance(op, KernelOp))
 
@@ -190,6 +202,8 @@ class _Fusion:
             return False
         if not all(stage(self.merges, producer, c) for c in consumers):
             return False
+        if stage is chains and self._chained(producer, consumers[0]):
+            return True
         self.tried.add((producer, *consumers))
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
@@ -198,9 +212,29 @@ class _Fusion:
             self.kept[producer] = trial
             return False
         for consumer, new in zip(consumers, merged, strict=True):
-            self._replace(producer, consumer, new, str(trial), rename=not stays)
+            self._replace([producer], consumer, new, str(trial), rename=not stays)
         if not stays:
             self._erase(producer)
+        return True
+
+    def _chained(self, producer: KernelOp, last: KernelOp) -> bool:
+        """Merges `producer` and what it reads into `last` in one step, if that pays."""
+        if self.groups:  # what a plan says is looked at for each merge
+            return False
+        producers = chain_into(last, producer, self.places, self.merges, self._obstacle)
+        if len(producers) < 2:
+            return False
+        merged = self.merges.merge_all(producers, last)
+        seconds = self.merges.facts_of(merged).seconds
+        apart = sum(self.merges.facts(k).seconds for k in (*producers, last))
+        if seconds >= apart:
+            return False
+        names = ", ".join(f"@{kernel.name_}" for kernel in producers)
+        times = f"{seconds * 1e6:.1f} us instead of {apart * 1e6:.1f} us"
+        told = f"merged {names} into @{last.name_}: {times}"
+        self._replace(producers, last, merged, told, rename=True)
+        for kernel in producers:
+            self._erase(kernel)
         return True
 
     def _merged(
@@ -264,7 +298,7 @@ class _Fusion:
         names = ", ".join(f"@{producer.name_}" for producer, _ in reversed(found.steps))
         told = f"merged {names} into @{last.name_}, which pays together: {times}"
         for producer, merged in found.steps:
-            last = self._replace(producer, last, merged, told, rename=True)
+            last = self._replace([producer], last, merged, told, rename=True)
             self._erase(producer)
         return True
 
@@ -296,8 +330,9 @@ class _Fusion:
         Rewriter.replace_op(kernel, [], found[-1].kernel.results)
         for piece, (_, new) in zip(found, merged, strict=True):
             if piece.tensor is not None and new is not None:
-                self._replace(producers[piece.tensor], piece.kernel, new, told, rename=True)
-                self._erase(producers[piece.tensor])
+                producer = producers[piece.tensor]
+                self._replace([producer], piece.kernel, new, told, rename=True)
+                self._erase(producer)
 
     def _try_side_by_side(self) -> bool:
         """Stores in one tensor what is read as parts of one, if that does not cost anything."""
@@ -389,21 +424,30 @@ class _Fusion:
             return False
         told = f"{trial}, the result of @{producer.name_} stored, too"
         result = producer.results[0]
-        kernel = self._replace(producer, first, merged, told, rename=True)
+        kernel = self._replace([producer], first, merged, told, rename=True)
         result.replace_all_uses_with(kernel.results[-1])
         self._erase(producer)
         return True
 
     def _replace(
-        self, producer: KernelOp, consumer: KernelOp, merged: Merged, trial: str, *, rename: bool
+        self,
+        producers: Sequence[KernelOp],
+        consumer: KernelOp,
+        merged: Merged,
+        trial: str,
+        *,
+        rename: bool,
     ) -> KernelOp:
-        kernel = self.merges.build(merged, producer, consumer)
-        history = [self.history.get(k, ()) for k in (producer, consumer)]
-        self.history[kernel] = (*history[0], *history[1], trial, *merged.remarks)
+        kernel = self.merges.build(merged, producers, consumer)
+        before = [
+            text for k in (*reversed(producers), consumer) for text in self.history.get(k, ())
+        ]
+        self.history[kernel] = (*before, trial, *merged.remarks)
         name = consumer.name_
-        self.names.discard(name)
-        if rename and not folds(self.merges, producer, consumer):
-            name = joined_name(producer.name_, name)
+        for producer in producers:
+            if rename and not folds(self.merges, producer, consumer):
+                name = joined_name(producer.name_, name)
+        self.names.discard(consumer.name_)
         kernel.sym_name = StringAttr(unique_name(name, self.names))
         Rewriter.replace_op(consumer, kernel, kernel.results[: len(consumer.results)])
         return kernel

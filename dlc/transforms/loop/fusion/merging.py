@@ -160,36 +160,52 @@ class Merges:
         so, stores it for others; None where it cannot: where `producer` scans and `consumer` does
         not follow it point by point, or where it does not read each element at a point of its own.
         """
-        values = _values(producer, consumer)
-        key = (*self._pair(producer, consumer), stores)
+        key = (*self._wired([producer], consumer), stores)
         if key not in self._merged:
             kernel = self._inlined(producer, consumer, stores=stores)
-            if kernel is None:
-                self._merged[key] = None
-                return None
-            normalize_kernel(kernel, clean=True)
-            kernel, said = self._in_fewer_sweeps(kernel)
-            self.facts(kernel)
-            form = self.form(kernel)
-            inputs = tuple(values.index(v) for v in kernel.inputs)
-            properties = dict(kernel.properties)
-            self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties, said)
-            del self._forms[kernel]
-            kernel.erase()
+            self._merged[key] = kernel and self._finished(kernel, [producer], consumer)
         return self._merged[key]
 
-    def _pair(self, producer: KernelOp, consumer: KernelOp) -> tuple[Hashable, ...]:
-        """A key that is equal for two pairs of kernels that are merged alike."""
-        firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
-        wiring = (firsts.setdefault(v, len(firsts)) for v in _values(producer, consumer))
-        return self.form(producer), self.form(consumer), tuple(wiring)
+    def merge_all(self, producers: Sequence[KernelOp], consumer: KernelOp) -> Merged:
+        """
+        `consumer` as it is when it computes the results of `producers` itself: each of them is read
+        by it or by one before in their order, and none of them scans.
+        """
+        key = self._wired(producers, consumer)
+        if (merged := self._merged.get(key)) is None:
+            kernel = self._copy(consumer)
+            for producer in producers:
+                self.fill(producer)
+                inline_producer(producer, kernel)
+            merged = self._merged[key] = self._finished(kernel, producers, consumer)
+        return merged
+
+    def _finished(
+        self, kernel: KernelOp, producers: Sequence[KernelOp], consumer: KernelOp
+    ) -> Merged:
+        """What is to be known of a merged kernel, which is given up for it."""
+        normalize_kernel(kernel, clean=True)
+        kernel, said = self._in_fewer_sweeps(kernel)
+        self.facts(kernel)
+        form, values = self.form(kernel), _values(producers, consumer)
+        inputs = tuple(values.index(v) for v in kernel.inputs)
+        merged = Merged(form, kernel.detach_region(0), inputs, dict(kernel.properties), said)
+        del self._forms[kernel]
+        kernel.erase()
+        return merged
+
+    def _wired(self, producers: Sequence[KernelOp], consumer: KernelOp) -> tuple[Hashable, ...]:
+        """A key that is equal for kernels that are merged alike."""
+        firsts: dict[SSAValue, int] = {p.outputs[0]: -n for n, p in enumerate(producers, 1)}
+        wiring = (firsts.setdefault(v, len(firsts)) for v in _values(producers, consumer))
+        return (*map(self.form, producers), self.form(consumer), tuple(wiring))
 
     def least_seconds(self, producer: KernelOp, consumer: KernelOp) -> float:
         """Less than what `merge` of the two takes by the estimate: known before it is built."""
         facts = self.facts(producer), self.facts(consumer)
         if not all(f.reduces for f in facts):
             return self.target.launch_seconds
-        key = self._pair(producer, consumer)
+        key = self._wired([producer], consumer)
         if key not in self._least:
             self.fill(producer)
             self.fill(consumer)
@@ -247,14 +263,14 @@ class Merges:
     def facts_of(self, merged: Merged) -> Facts:
         return self._facts[merged.form]
 
-    def build(self, merged: Merged, producer: KernelOp, consumer: KernelOp) -> KernelOp:
+    def build(self, merged: Merged, producers: Sequence[KernelOp], consumer: KernelOp) -> KernelOp:
         """
         A kernel that takes the place of `consumer`, not inserted anywhere, to be filled; it has the
-        result of `producer`, too, if that is stored.
+        result of the only producer, too, if that is stored.
         """
-        values, results = _values(producer, consumer), list(consumer.results)
+        values, results = _values(producers, consumer), list(consumer.results)
         if len(merged.body.block.args) > len(merged.inputs) + len(results):
-            results.append(producer.results[0])
+            results.append(producers[0].results[0])
         block = Block(arg_types=merged.body.block.arg_types)
         kernel = KernelOp.create(
             operands=[values[n] for n in merged.inputs],
@@ -264,14 +280,15 @@ class Merges:
             regions=[Region(block)],
         )
         kernel.location = consumer.location
-        set_ops(kernel, ops_of(producer, consumer))
-        join_members(kernel, (producer, consumer))
+        origins = (*reversed(producers), consumer)
+        set_ops(kernel, ops_of(*origins))
+        join_members(kernel, origins)
         for old, new in zip(results, kernel.results, strict=True):
             new.name_hint = old.name_hint
         if len(results) > len(consumer.results):
-            texts = values_of(consumer, len(consumer.results)) + values_of(producer, 1)
+            texts = values_of(consumer, len(consumer.results)) + values_of(producers[0], 1)
             set_values(kernel, texts)
-        refs = [*consumer.input_refs, *producer.input_refs]
+        refs = [ref for k in (consumer, *producers) for ref in k.input_refs]
         kernel.name_inputs([refs[n].name_hint for n in merged.inputs])
         self._forms[kernel] = merged.form
         self._unfilled[kernel] = merged.body
@@ -298,8 +315,8 @@ def _has_sweeps(kernel: KernelOp) -> bool:
     return has_cascades(kernel) or has_moments(kernel)
 
 
-def _values(producer: KernelOp, consumer: KernelOp) -> Sequence[SSAValue]:
-    return [*consumer.inputs, *producer.inputs]
+def _values(producers: Sequence[KernelOp], consumer: KernelOp) -> Sequence[SSAValue]:
+    return [v for kernel in (consumer, *producers) for v in kernel.inputs]
 
 
 def _elements(ref: SSAValue, kernel: KernelOp) -> int:

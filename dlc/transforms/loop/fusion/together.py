@@ -78,7 +78,7 @@ class _Growing:
                 yield Together(tuple(steps), seconds, apart, must)
             if not must and seconds > HOPELESS * apart:
                 return
-            kernel = self.merges.build(merged, producer, kernel)
+            kernel = self.merges.build(merged, [producer], kernel)
             self.built.append(kernel)
 
     def erase(self) -> None:
