@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import re
+import signal
 import sys
 import time
 import warnings
@@ -106,7 +107,10 @@ def judge_all(record: Record, tasks: Sequence[Task], processes: int, seconds: fl
     gc.freeze()
     end, total = time.monotonic() + seconds, sum(len(task.numbers) for task in tasks)
     said = Counter[str]()
-    with get_context("fork").Pool(processes, maxtasksperchild=TASKS) as pool:
+    # One who ends this process ends those that judge for it, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    by_default = signal.SIGTERM, signal.SIG_DFL
+    with get_context("fork").Pool(processes, signal.signal, by_default, TASKS) as pool:
         answers = pool.imap_unordered(partial(_answer, day=time.strftime("%Y-%m-%d")), tasks)
         for _ in tasks:
             task, found = answers.next(PATIENCE)
