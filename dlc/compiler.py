@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx import GraphModule
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc import gradients
@@ -25,7 +26,7 @@ from dlc.frontend.exclusive import exclusive
 from dlc.frontend.export.imported import ImportedProgram
 from dlc.frontend.export.sized_program import Sizes
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.state.tracers import is_traced, leaves_of
+from dlc.frontend.state.tracers import check_class, is_traced, leaves_of
 from dlc.importing import Imports
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
@@ -185,6 +186,9 @@ class CompiledProgram(TellsOfMissing):
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Variant, list[torch.Tensor]]:
         """The variant for a call, and the tensors of `@main`."""
+        if not isinstance(self.function, GraphModule):  # has what Dynamo saw operations do
+            for leaf in leaves_of(args, kwargs or {}):
+                check_class(leaf, "an argument")
         if (found := self._compiled(args, kwargs)) is not None:
             return found
         with exclusive():
@@ -396,11 +400,14 @@ def compile(
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
     for operations that cannot be compiled, ValueError for an unknown target, backend or precision,
-    and TypeError for arguments in no tuple.
+    and TypeError for arguments in no tuple or a dict in the place of a target.
     """
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
+    if isinstance(target, Mapping):
+        error = TypeError(f"expected the name of a target, found an object of {type(target)}")
+        raise with_hint(error, "arguments by name: dlc.compile(f, (x,), kwargs={'scale': s})")
     if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows these tensors only
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)

@@ -168,7 +168,9 @@ def timed_run(
 
 def kernel_table(funcs: Sequence[KernelImage], times: Times, backend: str) -> str:
     if not funcs:
-        return "no kernels: the program computes nothing"
+        return (
+            "no kernels: the program returns nothing that it computes; what it prints is left out"
+        )
     header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
     rows = [
         [

@@ -19,7 +19,7 @@ from dlc.dynamo.compiled_graph import CompiledGraph, reason_of
 from dlc.dynamo.options import Options
 from dlc.dynamo.placeholders import concrete
 from dlc.frontend.export.fx import import_program
-from dlc.frontend.source import UnsupportedError, place_of
+from dlc.frontend.source import ImportFailure, UnsupportedError, place_of
 from dlc.log import get_logger
 from dlc.pipeline import run_pipeline
 from dlc.stages import compiler_context
@@ -102,6 +102,8 @@ def why_not(graph: GraphModule, inputs: Sequence[Any]) -> str | None:
         return error.found[0][0].partition(": ")[2]
     except UnsupportedOperations as error:
         return error.found[0][1] or "dlc has no decomposition of it"
+    except ImportFailure as error:
+        return error.message
     except DiagnosticException as error:
         return reason_of(error)
     return None

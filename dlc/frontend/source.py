@@ -30,7 +30,9 @@ DLC = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
 ATEN = os.path.join(HERE, "aten") + os.sep
-PASSED_THROUGH = (ATEN + "unchecked.py", ATEN + "subscripts.py")
+PASSED_THROUGH = tuple(
+    f"{ATEN}{name}.py" for name in ("unchecked", "subscripts", "numbers_of_data", "copied")
+)
 """They stand between a program and the functions that it calls, or what stands in for these."""
 AROUND = ATEN + "failed_operations.py"
 """Stands between a tracer and the modules of a program."""
@@ -42,6 +44,11 @@ ON_DATA = (
     "PyTorch"
 )
 """What to do where sizes or numbers depend on data."""
+GRADIENTS = (
+    "the program computes gradients, expected a forward pass; leave backward() and the optimizer "
+    'out, or train with torch.compile(model, backend="dlc")'
+)
+"""What is said of a program that trains."""
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
@@ -193,8 +200,14 @@ def _inside_program(files: Sequence[str]) -> list[int]:
         i
         for i in range(own[-1] + 1 if own else 0, len(files))
         if not files[i].startswith((HERE, *GENERATED))
+        and not _is_standard(files[i])
         and (files[i].startswith(MODULES) or not files[i].startswith(TORCH))
     ]
+
+
+def _is_standard(file: str) -> bool:
+    """Whether a file is of Python's library, as those of `copy` and `functools` are."""
+    return file.startswith(STANDARD) and f"{os.sep}site-packages{os.sep}" not in file
 
 
 @contextmanager

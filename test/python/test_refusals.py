@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,31 @@ def _add_in_place(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _gradient(x: torch.Tensor) -> torch.Tensor:
     return torch.func.grad(lambda y: (y * y).sum())(x)
+
+
+class Doubled(torch.Tensor):
+    """A class of tensors whose sums are twice the sum."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return result * 2 if func is torch.add else result
+
+
+class Holder(torch.nn.Module):
+    """Holds a tensor of that class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("own", torch.ones(4).as_subclass(Doubled))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(self.own, x)
+
+
+def _noise(x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return x + torch.randn(4, 4, generator=generator)
 
 
 X = torch.arange(16.0).view(4, 4)
@@ -73,6 +99,23 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str]
         lambda x: torch.nn.LSTM(1, 2)(x)[0].data,
         lambda: (torch.nn.utils.rnn.pack_padded_sequence(LONG.view(4, 2, 1), [4, 2]),),
         "a PackedSequence, .* give the padded one",
+    ),
+    "a class of tensors": (
+        lambda x: torch.add(x, 1),
+        lambda: (X.as_subclass(Doubled),),
+        r"an argument is a Doubled, .* give x\.as_subclass\(torch\.Tensor\)",
+    ),
+    "one of a module": (Holder(), lambda: (X,), "'own' is a Doubled, expected a torch.Tensor"),
+    "one in a program": (
+        lambda x: torch.add(x.as_subclass(Doubled), 1),
+        lambda: (X,),
+        "a tensor of a class of its own",
+    ),
+    "a generator": (_noise, lambda: (X,), r"torch\.randn\(4, 4, generator=generator\)"),
+    "copied together": (
+        lambda x: copy.deepcopy([x, x[1:]]),
+        lambda: (X,),
+        r"tensors that share memory together, .* clone\(\) one",
     ),
     "numpy": (lambda x: x.numpy(), lambda: (X,), "takes a tensor to NumPy"),
 }
@@ -133,6 +176,30 @@ def test_checkpoints_are_looked_through(reentrant: bool) -> None:
 
     with torch.no_grad():
         torch.testing.assert_close(dlc.compile(program, (X,), backend="host")(X), X.tanh())
+
+
+def test_a_call_with_a_class_of_tensors_is_refused() -> None:
+    compiled = dlc.compile(lambda x: torch.add(x, 1), (X,), backend="host")
+    with pytest.raises(ImportFailure, match="an argument is a Doubled"):
+        compiled(X.as_subclass(Doubled))
+
+
+def test_copies_have_memory_of_their_own() -> None:
+    def program(x: torch.Tensor) -> Any:
+        held = [torch.ones(4), torch.arange(4.0)]
+        copies = copy.deepcopy([*held, held[0]])
+        copies[0].mul_(3)
+        same = copy.copy(held[1])
+        same.add_(1)
+        return x * copies[2] + held[0], held[1] - copies[1], copy.deepcopy(x)
+
+    torch.testing.assert_close(dlc.compile(program, (X,), backend="host")(X), program(X))
+
+
+def test_arguments_by_name_are_no_target() -> None:
+    with pytest.raises(TypeError, match="expected the name of a target") as raised:
+        dlc.compile(torch.clamp, (X,), {"min": 0.0})  # pyright: ignore[reportArgumentType]
+    assert raised.value.__notes__[0].startswith("hint: arguments by name: ")
 
 
 @pytest.mark.parametrize("args", [X, {"x": X}, 3])

@@ -461,6 +461,12 @@ def test_what_a_program_asks_of_values_is_refused() -> None:
     [
         ("w = nn.Linear(4, 1)\nl = w(torch.randn(2, 4)).sum()\nl.backward()", "computes gradients"),
         (
+            "def train(m):\n    t = 0.0\n    for _ in range(2):\n"
+            "        l = m(torch.randn(2, 4)).sum()\n        l.backward()\n        t += l.item()\n"
+            "    return t\nm = nn.Linear(4, 1)\nfor e in range(2):\n    print(train(m))",
+            ":5:9: error: the program computes gradients",
+        ),
+        (
             "torch.linalg.eigvals(torch.randn(4, 4))",
             "of general matrices there are no eigenvalues",
         ),

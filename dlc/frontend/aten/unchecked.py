@@ -16,6 +16,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from dlc.frontend.aten.copied import deepcopied
 from dlc.frontend.aten.failed_operations import forget_failed
 from dlc.frontend.aten.numbers_of_data import with_tensors
 from dlc.frontend.aten.subscripts import get_item, set_item
@@ -39,9 +40,10 @@ UNCHECKED: dict[Callable[..., Any], str] = {
     torch.Tensor.narrow: "narrow",
 }
 """By what they stand for, the names of functions that are imported once one is called."""
-SUBSCRIPTS: dict[Callable[..., Any], Callable[..., Any]] = {
+WRITTEN_ANEW: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.Tensor.__getitem__: get_item,
     torch.Tensor.__setitem__: set_item,
+    torch.Tensor.__deepcopy__: deepcopied,
 }
 
 
@@ -57,7 +59,7 @@ class Unchecked(TorchFunctionMode):
             func = getattr(unchecked_functions, name)
         try:
             args, named = with_tensors(func, args, kwargs or {})
-            return (SUBSCRIPTS.get(func) or func)(*args, **named)
+            return (WRITTEN_ANEW.get(func) or func)(*args, **named)
         except Exception:
             forget_failed()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -28,12 +29,37 @@ class EmptyIndexError(ImportFailure, IndexError):
     """The same where PyTorch calls it an error of a dimension."""
 
 
+class EmptyInExport(ImportFailure, IndexError, RuntimeError):
+    """The same, raised by an export, which does not say which of the two eager PyTorch raises."""
+
+
 class DivisionByZero(ImportFailure, RuntimeError, ZeroDivisionError):
     """Integers are divided by a constant that is zero."""
 
 
 class MixedTypes(ImportFailure, RuntimeError):
     """An operation does not take tensors of these dtypes together."""
+
+
+@cache
+def _as(kind: type[Exception]) -> type[ImportFailure]:
+    """The class of failures that `except kind` takes, too."""
+    return type(f"Traced{kind.__name__}", (ImportFailure, kind), {"__module__": __name__})
+
+
+RAISED = (IndexError, ZeroDivisionError, ValueError, TypeError, RuntimeError)
+"""Errors of a program that stay what they are when an export raises them."""
+
+
+def as_raised(error: Exception, message: str, place: Place | None) -> ImportFailure:
+    """
+    A failure that `except` takes for what an export has raised, or what eager PyTorch raises for
+    reductions of nothing.
+    """
+    if re.search("zero-size dimension|Expected reduction dim", str(error)):
+        return EmptyInExport(message, place)
+    kind = next((kind for kind in RAISED if isinstance(error, kind)), None)
+    return ImportFailure(message, place) if kind is None else _as(kind)(message, place)
 
 
 BESIDE_ALL = frozenset((torch.bool, torch.int64))

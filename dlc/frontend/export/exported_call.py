@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import InputSpec
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only, tree_unflatten
 
 from dlc.frontend.arguments import Argument, Kind, check_overlaps, tensor_of
@@ -38,6 +38,7 @@ from dlc.frontend.state.module_attributes import (
     unseen_bodies,
 )
 from dlc.frontend.state.questions import Questions
+from dlc.frontend.state.tracers import check_class
 
 if TYPE_CHECKING:
     from dlc.frontend.export.dynamic_shapes import Marks
@@ -228,6 +229,9 @@ def export_call(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    if not isinstance(root, GraphModule):
+        for name, value in (*root.named_parameters(), *root.named_buffers(), *vars(root).items()):
+            check_class(value, f"'{name}'")
     marks, shapes = None, None
     if dynamic_shapes is not None:
         from dlc.frontend.export.dynamic_shapes import for_export, marks_of  # of such programs

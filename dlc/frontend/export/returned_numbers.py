@@ -84,8 +84,15 @@ def returned_numbers(graph: Graph) -> frozenset[Node]:
 
 def _fill(node: Node, held: Node) -> None:
     """Fills a tensor with what a tensor holds in place of a number."""
+    dtype = node.meta["val"].dtype
+    if node.target is aten.scalar_tensor.default:
+        same = held.meta["val"].dtype == dtype
+        made = held if same else _called(node, aten._to_copy.default, held, dtype=dtype)
+        node.replace_all_uses_with(made, propagate_meta=False)
+        node.graph.erase_node(node)
+        return
     *rest, _ = node.args
-    node.args, node.kwargs = (*rest, 0), {**node.kwargs, "dtype": node.meta["val"].dtype}
+    node.args, node.kwargs = (*rest, 0), {**node.kwargs, "dtype": dtype}
     with node.graph.inserting_after(node):
         filled = node.graph.call_function(aten.fill.Tensor)
     node.replace_all_uses_with(filled, propagate_meta=True)

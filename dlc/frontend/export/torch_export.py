@@ -19,6 +19,7 @@ from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.diagnostics import with_hint
+from dlc.frontend.aten.copied import copies_of_tensors
 from dlc.frontend.aten.draws import OwnGenerator
 from dlc.frontend.aten.failed_operations import modules_left_on_failure
 from dlc.frontend.aten.numbers_of_data import MATH, functions_of_numbers
@@ -28,9 +29,16 @@ from dlc.frontend.aten.taken_apart import is_taken_apart
 from dlc.frontend.aten.unchecked import Unchecked
 from dlc.frontend.aten.unchecked_factors import unchecked_factors
 from dlc.frontend.aten.written_views import check_writes
-from dlc.frontend.export.eager_errors import check_types
+from dlc.frontend.export.eager_errors import as_raised, check_types
 from dlc.frontend.export.returned_texts import check_texts
-from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+from dlc.frontend.source import (
+    GRADIENTS,
+    ImportFailure,
+    Place,
+    all_frames_recorded,
+    place_of,
+    place_of_traceback,
+)
 from dlc.frontend.state.error_hints import closest_name, device_hint
 
 
@@ -62,6 +70,7 @@ def export(
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(functions_of_numbers())
+        stack.enter_context(copies_of_tensors())
         stack.enter_context(unchecked_factors())
         stack.enter_context(modules_left_on_failure())
         stack.enter_context(all_frames_recorded())
@@ -83,14 +92,26 @@ def export(
             from dlc.frontend.aten.decomposing import take_apart  # with a table for each kind
 
             return take_apart(exported, whole)
-        except ImportFailure:
+        except ImportFailure as error:
+            if error.place is None and (place := place_of_failure(error, shown_as)):
+                error.set_place(place)
             raise
         except Exception as error:
-            place = place_of_traceback(error.__traceback__, shown_as)
-            failure = ImportFailure(explain(error, place.text if place else ""), place)
+            place = place_of_failure(error, shown_as)
+            message = explain(error, place.text if place else "")
+            plain = message.startswith(RAISES)
+            failure = as_raised(error, message, place) if plain else ImportFailure(message, place)
             named = isinstance(error, AttributeError)
             hint = closest_name(error) if named else device_hint(error)
             raise with_hint(failure, hint) from error
+
+
+def place_of_failure(error: Exception, shown_as: Mapping[str, str]) -> Place | None:
+    """Where the program failed; where an operation of its graph did, the line of that."""
+    _, _, traced = str(error).partition("\nOriginal traceback:\n")
+    return (
+        place_of(traced, shown_as) if traced else place_of_traceback(error.__traceback__, shown_as)
+    )
 
 
 def _apart(tensor: torch.Tensor) -> torch.Tensor:
@@ -129,7 +150,11 @@ def explain(error: Exception, line: str = "") -> str:
             return next(of_values, sentence) if sentence == BRANCHES else sentence
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     first = first.replace("'FakeTensor' object", "'Tensor' object")  # what stands for it in tracing
-    return f"torch.export cannot trace the program: {kind}: {first}"
+    return f"{RAISES}{kind}: {first}"
+
+
+RAISES = "torch.export cannot trace the program: "
+"""The first words about what has no sentence of its own."""
 
 
 BRANCHES = (
@@ -167,8 +192,7 @@ SENTENCES = (
     ),
     (
         "does not require grad and does not have a grad_fn",
-        "the program computes gradients, expected a forward pass; leave backward() and the "
-        'optimizer out, or train with torch.compile(model, backend="dlc")',
+        GRADIENTS,
     ),
     (
         "^DynamicOutputShapeException",
@@ -207,6 +231,11 @@ SENTENCES = (
         "torch.export does not follow what the program does with its tensors, such as "
         "torch.func.grad; trace it first: "
         "dlc.compile(torch.fx.experimental.proxy_tensor.make_fx(f)(*args), args)",
+    ),
+    (
+        "Creating a new Tensor subclass|Unable to cast NotImplemented to Tensor",
+        "the program computes with a tensor of a class of its own, whose operations torch.export "
+        'does not follow; give x.as_subclass(torch.Tensor), or use torch.compile(f, backend="dlc")',
     ),
     (
         r"\.numpy\(\) is not supported",

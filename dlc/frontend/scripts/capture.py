@@ -36,7 +36,7 @@ from dlc.frontend.scripts.script_state import StateChanged
 from dlc.frontend.scripts.script_trials import tried
 from dlc.frontend.scripts.script_turns import TURN, TURNS, turn, turns
 from dlc.frontend.scripts.statements import Statements
-from dlc.frontend.source import ImportFailure, Place, quote
+from dlc.frontend.source import GRADIENTS, ImportFailure, Place, quote
 from dlc.frontend.state.foreign import is_own
 from dlc.frontend.state.process_state import ProcessState
 from dlc.frontend.state.random import RandomTensors
@@ -156,12 +156,23 @@ def capture_text(
             if again is None:
                 for note in _ran_again(first, live):
                     print(note, file=sys.stderr)
-                raise first from None
+                raise _of_gradients(first, tree, filename) or first from None
             live = again
             for one in undo:
                 one()
             for name in [n for n in sys.modules if n not in known and is_own(n)]:
                 del sys.modules[name]
+
+
+def _of_gradients(error: ImportFailure, tree: ast.AST, filename: str) -> ImportFailure | None:
+    """Where nothing is found of a text that trains, that it does so."""
+    if not isinstance(error, Unseen) and error.message != NOTHING:
+        return None
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            if call.func.attr == "backward":
+                return ImportFailure(GRADIENTS, place_at(filename, call))
+    return None
 
 
 def _ran_again(first: ImportFailure | None, live: Live) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Arguments that are no tensors but tracers: of an export, of torch.vmap, of torch.func.grad."""
+"""
+Tensors that are not plain ones: tracers of an export, of torch.vmap and torch.func.grad, and those
+of a class of the user's.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.guard import WITH_MEMORY
 from dlc.frontend.source import ImportFailure
 
 TRACERS = (FakeTensor, FunctionalTensor)
@@ -39,6 +43,22 @@ def is_traced(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
                 raise _transformed(leaf)
     tracing = _get_dispatch_mode(_TorchDispatchModeKey.FAKE) is not None
     return tracing or any(isinstance(leaf, TRACERS) for leaf in leaves)
+
+
+def check_class(value: object, what: str) -> None:
+    """
+    ImportFailure for a tensor of a class of its own, such as one with `__torch_function__`: what
+    its operations do, and that results are of the class, is not in an export.
+    """
+    if type(value) in WITH_MEMORY or not isinstance(value, torch.Tensor):
+        return
+    if isinstance(value, TRACERS) or type(value).__module__.partition(".")[0] == "torch":
+        return
+    name = type(value).__name__
+    raise ImportFailure(
+        f"{what} is a {name}, expected a torch.Tensor: what operations are for a {name} is not "
+        'followed; give x.as_subclass(torch.Tensor), or use torch.compile(f, backend="dlc")'
+    )
 
 
 def _transformed(tensor: torch.Tensor) -> ImportFailure:

@@ -1,0 +1,44 @@
+"""`copy.copy` and `copy.deepcopy` of tensors within a program that is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _is_alias_of  # pyright: ignore[reportAttributeAccessIssue]
+
+from dlc.frontend.source import ImportFailure
+
+COPIED = "tensors that were copied"
+"""The key of these in what `copy.deepcopy` remembers."""
+
+
+def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """
+    Tensor.__deepcopy__: a clone with memory of its own. ImportFailure for tensors that share
+    memory, whose copies would, too.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    others = memo.setdefault(COPIED, [])
+    if any(_is_alias_of(tensor, other) for other in others):
+        raise ImportFailure(
+            "copy.deepcopy copies tensors that share memory together, expected memory of its own "
+            "for each; clone() one of them"
+        )
+    others.append(tensor)
+    memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]
+
+
+@contextmanager
+def copies_of_tensors() -> Iterator[None]:
+    """Within it `copy.copy` of a tensor is another tensor of the same memory, as it is in eager."""
+    torch.Tensor.__copy__ = lambda self: self.view_as(self)  # pyright: ignore
+    try:
+        yield
+    finally:
+        del torch.Tensor.__copy__  # pyright: ignore
