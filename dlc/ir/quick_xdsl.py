@@ -29,6 +29,7 @@ from xdsl.irdl.operations import (
     BaseAccessor,
     BaseAttrAccessor,
     BeforeVariadicSingleAccessor,
+    IRDLOption,
     VarIRConstruct,
     get_op_constructs,
 )
@@ -52,7 +53,7 @@ def install() -> None:
     """Puts the functions below in the place of xDSL's. Does nothing the second time."""
     if isinstance(Operation, _Plain):
         return
-    for root in (_IRNode, SSAValue, Attribute):
+    for root in (_IRNode, SSAValue, Attribute, IRDLOption):
         for kind in _subclasses(root):
             if type(kind) is ABCMeta:
                 kind.__class__ = _Plain

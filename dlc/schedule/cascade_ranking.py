@@ -56,15 +56,12 @@ def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidat
     All tilings that fit, the fastest first if all blocks have as much to do, of equally fast ones
     the first by `ties`. What a bound says is not next is not looked at yet.
     """
-    tiles = chain(
-        ((tile, (1,)) for tile in warpgroup_cascades(problem, target)),
-        ((tile, (1,)) for tile in warp_tiles(problem, target)),
-        ((tile, _parts(tile)) for tile in _thread_tiles(problem, target)),
-    )
-    found, order = list(tiles), count()  # of what nothing else tells apart
+    made = warpgroup_cascades, warp_tiles, _thread_tiles
+    tiles = chain.from_iterable(make(problem, target) for make in made)
+    order = count()  # of what nothing else tells apart
     heap: list[tuple[float, tuple[int, ...], int, int, int, CascadeCandidate]] = [
-        (min(map(tile.least_seconds, parts)), (), number, 0, next(order), tile)
-        for number, (tile, parts) in enumerate(found)
+        (min(map(tile.least_seconds, _parts(tile))), (), number, 0, next(order), tile)
+        for number, tile in enumerate(tiles)
     ]
     heapify(heap)
     while heap:
@@ -78,7 +75,7 @@ def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidat
                     place = way.seconds, way.ties, number, splits
                     heappush(heap, (*place, next(order), way))
         elif tile.resident:
-            for parts in found[number][1]:
+            for parts in _parts(tile):
                 place = tile.least_seconds(parts), (), number, parts
                 heappush(heap, (*place, next(order), tile))
 
@@ -94,17 +91,19 @@ def _thread_tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCa
         rows_fit = thread[0] * threads[0] == 1 or problem.rows > 1
         if chunk % threads[1] or not rows_fit:
             continue
-        for depth in DEPTHS if chunk < problem.keys else DEPTHS[:1]:
-            for kind in (CascadeCandidate, HeldCascade):
-                yield kind(problem, target, thread, threads, chunk, depth=depth)
+        kinds = CascadeCandidate, HeldCascade
+        tiles = [kind(problem, target, thread, threads, chunk, depth=DEPTHS[0]) for kind in kinds]
+        yield from tiles
+        for depth in DEPTHS[1:] if chunk < problem.keys else ():
+            yield from (tile.with_depth(depth) for tile in tiles)
 
 
 def _parts(tile: CascadeCandidate) -> list[int]:
     """
-    The numbers of parts worth splitting the keys into, for a tile that does not split them: of keys
-    that memory counts, a part has chunks that can be skipped.
+    The numbers of parts worth splitting the keys into, for a tile that does not split them: threads
+    do. Of keys that memory counts, a part has chunks that can be skipped.
     """
-    if tile.problem.skips:
+    if tile.problem.skips or tile.mma:
         return [1]
     most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
     fewer = [n for n in SPLITS if n == 1 or n <= most]

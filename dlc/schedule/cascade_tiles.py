@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from xdsl.ir import SSAValue
 
@@ -75,6 +75,8 @@ SHAPES = 5
 """The number of tilings of different blocks that `--explain` shows."""
 MOST_ORDERED = 48
 """Tilings, the fastest if all blocks had as much to do, of which orders of blocks are tried."""
+OF_TILE = frozenset({"units", "instructions", "blocks", "memory_seconds", "_least_clocks"})
+"""What does not depend on the depth of rings."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,14 @@ class CascadeCandidate:
 
     vector: ClassVar[int] = VECTOR
     """Points of K that are taken at once."""
+
+    def with_depth(self, depth: int) -> Self:
+        """The same tile with rings of another depth."""
+        new, known = object.__new__(type(self)), vars(self)
+        kept = known.keys() & (OF_TILE | self.__dataclass_fields__.keys())
+        vars(new).update({name: known[name] for name in kept})
+        vars(new).update(depth=depth)
+        return new
 
     @property
     def mma(self) -> str:
