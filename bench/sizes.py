@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
 
+from dlc.bound_kernels import seconds_at
 from dlc.importing import Imports
-from dlc.shared_kernels import SharedKernels, are_made_for, seconds_at
+from dlc.shared_kernels import SharedKernels, are_made_for
 from dlc.stages import Stages
 from dlc.target import set_target
 from dlc_bench.records import markdown_table, where_and_when, write_record

@@ -51,7 +51,7 @@ class Lowered:
         """A module of Kernel IR. OpError as of `HostProgram.bind`."""
         from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
 
-        return Lowered(HostProgram.of(module).bind({}), longest_reduction, lambda: module)
+        return Lowered(HostProgram.of(module).bind(), longest_reduction, lambda: module)
 
 
 def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) -> Lowered:

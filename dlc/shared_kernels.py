@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -12,8 +11,8 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.backend import BackendError
-from dlc.backend.host_program import HostProgram
 from dlc.backend.kernel_image import KernelImage
+from dlc.bound_kernels import seconds_at
 from dlc.diagnostics import OpError, failed_pass
 from dlc.dialects.kernel import FuncOp
 from dlc.dialects.kernel_tma import TensorMapOp
@@ -24,13 +23,9 @@ from dlc.error_report import file_line_col
 from dlc.frontend.export.sized_program import SizedProgram
 from dlc.ir.sizes import Fact, Size
 from dlc.log import get_logger
-from dlc.pipeline import apply_step
-from dlc.schedule.scheduled_time import scheduled_seconds
 from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, told
-from dlc.stages import Stages, compiler_context
-from dlc.target import target_of
+from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
-from dlc.transforms.tensor.specialize import specialize
 
 ABOUT = "dlc.sizes"
 """What the Kernel IR of a saved program says of the sizes that have these kernels."""
@@ -201,17 +196,6 @@ def _with_multiples(by: Iterable[tuple[str, int]]) -> str:
     """`with s mod 4 == 0 `; empty for all sizes."""
     facts = [str(Fact(Size.of(name) % n, "==", Size.of(0))) for name, n in by]
     return f"with {', '.join(facts)} " if facts else ""
-
-
-def seconds_at(kernels: ModuleOp, sizes: Mapping[str, int]) -> float:
-    """What the launches of Kernel IR are predicted to take at some sizes, one turn of each loop."""
-    target = target_of(kernels)
-    if sizes:
-        kernels = kernels.clone()
-        specialize(kernels, sizes)
-        apply_step(compiler_context(), kernels, "canonicalize")  # how often loops run
-    launches = Counter(one.func.func for one in HostProgram.of(kernels).bind({}).launches)
-    return sum(scheduled_seconds(func, target) * times for func, times in launches.items())
 
 
 def are_made_for(kernels: ModuleOp, sizes: Mapping[str, int]) -> bool:

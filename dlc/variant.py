@@ -14,6 +14,7 @@ from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend import BackendError
 from dlc.backend.dtypes import torch_dtype
 from dlc.backend.executor import Backend, Executor, OnLaunch
+from dlc.bound_kernels import kernels_at, program_at
 from dlc.cuda_graph import Graph
 from dlc.dialects.main_function import main_of
 from dlc.frontend.export.imported import ImportedProgram
@@ -22,7 +23,6 @@ from dlc.passes import Stage
 from dlc.precision import Precision
 from dlc.stages import Stages
 from dlc.target import precision_of
-from dlc.transforms.tensor.specialize import specialize
 
 
 class Variant:
@@ -56,13 +56,11 @@ class Variant:
         """The stages of the program of this variant's sizes alone, from its Kernel IR on."""
         if not self.sizes:
             return self.stages
-        kernels = self.module("kernel").clone()
-        specialize(kernels, self.sizes)
-        return Stages(kernels)
+        return Stages(kernels_at(self.module("kernel"), self.sizes))
 
     @cached_property
     def executor(self) -> Executor:
-        executor = Executor(self.module("kernel"), self.backend, self.sizes)
+        executor = Executor(program_at(self.module("kernel"), self.sizes), self.backend)
         eager = self.program.eager
         self.stages.dump(getattr(eager, "__name__", type(eager).__name__))
         log = get_logger("kernels")

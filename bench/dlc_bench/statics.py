@@ -71,7 +71,7 @@ def kernels(
     earlier stages.
     """
     target = target_of(module)
-    launched = [launch.func.func for launch in HostProgram.of(module).bind({}).launches]
+    launched = [launch.func.func for launch in HostProgram.of(module).bind().launches]
     return [
         {
             "name": func.name_,

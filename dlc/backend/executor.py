@@ -11,7 +11,7 @@ cost no more than looking up addresses. Where kernels run is behind the interfac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -88,12 +88,11 @@ class Executor:
         self,
         program: ModuleOp | BoundProgram,
         backend: Backend,
-        sizes: Mapping[str, int] | None = None,
     ) -> None:
         """Of a module of Kernel IR, which is bound. OpError as of `HostProgram.bind`."""
         self.backend = backend
         if not isinstance(program, BoundProgram):
-            program = _bound(program, sizes or {})
+            program = _bound(program)
         self.program = program
         self.funcs = tuple(self.program.funcs)
         self._updated = self.program.updated
@@ -208,7 +207,7 @@ class Executor:
             )
 
 
-def _bound(module: ModuleOp, sizes: Mapping[str, int]) -> BoundProgram:
+def _bound(module: ModuleOp) -> BoundProgram:
     from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
 
-    return HostProgram.of(module).bind(sizes)
+    return HostProgram.of(module).bind()

@@ -1,5 +1,5 @@
 """
-The host program that `@main` of a Kernel IR module is, and its steps once it is bound to sizes.
+The host program that `@main` of a Kernel IR module is, and its steps.
 
 Before `plan-buffers`, launches make tensors: each is an allocation, dropped after its last use.
 After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
@@ -7,7 +7,7 @@ After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
@@ -36,8 +36,7 @@ from dlc.dialects import flow, host, host_flow, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.dialects.main_function import attributes_of, bounds_in, kind_in, main_of
-from dlc.dialects.size import ReshapeOp, in_memory, symbols_in
-from dlc.dialects.size_binding import Binding
+from dlc.dialects.size import ReshapeOp, in_memory, symbols_around
 from dlc.dialects.sized_types import sized_memref
 from dlc.ir.provenance import ops_of
 
@@ -50,7 +49,7 @@ def layout_of(memref: Attribute) -> Layout:
 
 @dataclass(frozen=True)
 class HostProgram:
-    """`@main` of a Kernel IR module as it is written, whatever the sizes of its tensors are."""
+    """`@main` of a Kernel IR module as it is written."""
 
     main: func.FuncOp
 
@@ -58,29 +57,20 @@ class HostProgram:
     def of(module: ModuleOp) -> HostProgram:
         return HostProgram(main_of(module))
 
-    def bind(self, sizes: Mapping[str, int]) -> BoundProgram:
+    def bind(self, image: Callable[[kernel.FuncOp], KernelImage] = KernelImage.of) -> BoundProgram:
         """
-        The program for these values of the sizes that tensors leave open, by name. OpError where
-        one is missing, where a kernel is not made for one, and where `@main` does anything but
-        launch kernels on memory.
+        The program as steps, with what each kernel is as `image`. OpError for sizes that are no
+        numbers, and where `@main` does anything but launch kernels on memory.
         """
         main = self.main
-        module = main.parent_op()
-        names = {} if module is None else symbols_in(module)
-        if names.keys() - sizes.keys():
+        if names := symbols_around(main):
             fail(main, f"expected numbers for the sizes {', '.join(names)}", "--sizes states them")
-        if sizes.keys() - names.keys():
-            known = ", ".join(names) or "no sizes"
-            fail(main, f"expected values of {known}, found {', '.join(sizes)}")
-        reader = _Reader(main, sizes)
+        reader = _Reader(main, image)
         steps = tuple(reader.steps(main.body.block))
         planned = not any(isinstance(op, kernel.LaunchOp) for op in main.walk())
         hints = tuple(value.name_hint for value in reader.numbers)
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
-        bounds = tuple(
-            bounds_in({name: reader.bound(said) for name, said in attributes.items()}, main)
-            for attributes in attributes_of(main)
-        )
+        bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
         kinds = tuple(map(kind_in, attributes_of(main)))
         return BoundProgram(tuple(arguments), bounds, steps, reader.results, hints, planned, kinds)
 
@@ -109,9 +99,8 @@ def _writes(op: Operation) -> bool:
 class _Reader:
     """Numbers the values of `@main` and turns its operations to steps."""
 
-    def __init__(self, main: func.FuncOp, sizes: Mapping[str, int]) -> None:
-        self.sizes = sizes
-        self.bound = Binding(sizes)
+    def __init__(self, main: func.FuncOp, image: Callable[[kernel.FuncOp], KernelImage]) -> None:
+        self.image = image
         self.numbers: dict[SSAValue, int] = {a: n for n, a in enumerate(main.body.block.args)}
         self.arguments: dict[SSAValue, Layout] = {
             a: layout_of(a.type) for a in self.numbers if isinstance(a.type, MemRefType)
@@ -186,7 +175,7 @@ class _Reader:
     def _launch(self, op: host.LaunchOp | kernel.LaunchOp, callee: kernel.FuncOp) -> Launch:
         _check_written(callee)
         inputs, outputs = self._all(op.inputs), self._all(op.outputs)
-        image = KernelImage.at(callee, self.sizes)
+        image = self.image(callee)
         return Launch(image, image.grid_size, inputs, outputs, tuple(ops_of(op)))
 
     def _new(self, value: SSAValue) -> tuple[int, str]:
@@ -209,14 +198,14 @@ class _Reader:
         for value, ref in zip(op.inputs, callee.input_refs, strict=True):
             if isinstance(argument := in_memory(value), BlockArgument):
                 type = ref.type if argument is value else default_memref(argument.type)
-                self.arguments.setdefault(argument, layout_of(self.bound(type)))
+                self.arguments.setdefault(argument, layout_of(type))
         for value, ref in zip(op.outputs, callee.output_refs, strict=True):
             assert isinstance(ref.type, MemRefType)
             if (updated := callee.updated_refs.get(ref)) is not None:
                 self.numbers[value] = self.numbers[op.inputs[callee.input_refs.index(updated)]]
                 continue
             number, name = self._new(value)
-            type = self.bound(self._returned_as(value, ref.type))
+            type = self._returned_as(value, ref.type)
             assert isinstance(type, MemRefType)
             yield Allocate(number, name, layout_of(type))
             if ref in callee.zeroed_refs:

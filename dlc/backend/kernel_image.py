@@ -49,18 +49,19 @@ class KernelImage:
         return vars(func).setdefault("kept_image", KernelImage.of(func))
 
     @staticmethod
-    def at(func: FuncOp, sizes: Mapping[str, int]) -> KernelImage:
-        """A kernel as it is launched for these values of the sizes that it leaves open, by name."""
+    def at(func: FuncOp, bound: FuncOp, sizes: Mapping[str, int]) -> KernelImage:
+        """
+        A kernel as it is launched for these values of the sizes that it leaves open, by name, given
+        what it is for these alone.
+        """
         from dlc.backend.cuda.print.interface import tensor_maps
         from dlc.dialects.kernel_parts import kernel_sizes
-        from dlc.dialects.size_binding import bound_kernel
         from dlc.dialects.size_index import SizeIndexOp
 
         names = {op.size.data for op in func.walk() if isinstance(op, SizeIndexOp)}
         own = tuple((name, sizes[name]) for name in sorted(names))
         if not own:
             return KernelImage.of(func)
-        bound = bound_kernel(func, sizes)
         image = KernelImage((func, own), lambda: func)
         shared = KernelImage.of_all_sizes(func)
         image.__dict__.update(

@@ -41,7 +41,7 @@ class MemoryReport:
         if self.use is None and any(op.name == "host.launch" for op in module.walk()):
             from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
 
-            self.take(HostProgram.of(module).bind({}))
+            self.take(HostProgram.of(module).bind())
 
     def take(self, program: BoundProgram) -> None:
         """Takes the use of a program, if it is planned and launches anything."""

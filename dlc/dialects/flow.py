@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import I64, IntegerAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import I64, IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -56,7 +56,10 @@ from dlc.dialects.flow_syntax import (
     print_types,
 )
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.size import SizeAttr, check_declared, number_attribute
+from dlc.dialects.size_syntax import parse_size
 from dlc.dialects.sized_types import sized_tensor
+from dlc.ir.sizes import Size
 
 FLAG = TensorType(i1, [])
 """The type of what is branched on."""
@@ -99,14 +102,14 @@ class ForOp(IRDLOperation):
     """
     `%last…, %all… = flow.for N carry (%c = %c0, …) scan (%x_t = %x, …) : … { … flow.yield … }`
 
-    Runs its body N times. `%c` is `%c0` at first and then what the body yielded for it; `%x_t` is
-    element t of `%x` along its first dimension, of which there are N. The body yields the next
-    value of each `%c` and then elements of which the other results are made, along a new first
-    dimension. `%last` is what was yielded last, `%c0` if N is 0.
+    Runs its body N times, which is a number or a size. `%c` is `%c0` at first and then what the
+    body yielded for it; `%x_t` is element t of `%x` along its first dimension, of which there are
+    N. The body yields the next value of each `%c` and then elements of which the other results are
+    made, along a new first dimension. `%last` is what was yielded last, `%c0` if N is 0.
     """
 
     name = "flow.for"
-    count = prop_def(IntegerAttr[I64])
+    count = prop_def(IntegerAttr[I64] | SizeAttr)
     inits = var_operand_def(TensorType)
     scanned = var_operand_def(TensorType)
     last = var_result_def(TensorType)
@@ -126,12 +129,14 @@ class ForOp(IRDLOperation):
             operands=[list(inits), list(scanned)],
             result_types=[[v.type for v in inits], [stack_of(v.type, count) for v in pieces]],
             regions=[body],
-            properties={"count": IntegerAttr(count, i64)},
+            properties={"count": number_attribute(count)},
         )
 
     @property
     def trips(self) -> int:
-        return self.count.value.data
+        """N: a size where it is one, as extents of shapes are."""
+        count = self.count
+        return count.value.data if isinstance(count, IntegerAttr) else count.data  # pyright: ignore[reportReturnType]
 
     @property
     def carried(self) -> Sequence[SSAValue]:
@@ -144,7 +149,9 @@ class ForOp(IRDLOperation):
         return self.body.block.args[len(self.inits) :]
 
     def verify_(self) -> None:
-        if self.trips < 0:
+        if isinstance(self.trips, Size):
+            check_declared(self, self.trips.names)
+        elif self.trips < 0:
             raise VerifyException(f"expected a count of at least 0, found {self.trips}")
         for value in self.scanned:
             if shape_of(value)[:1] != (self.trips,):
@@ -162,7 +169,7 @@ class ForOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> ForOp:
-        count = parser.parse_integer()
+        count = parse_size(parser)
         carried, inits = parse_bound(parser, "carry")
         pieces, scanned = parse_bound(parser, "scan")
         parser.parse_punctuation(":")
@@ -181,7 +188,7 @@ class ForOp(IRDLOperation):
             ],
             result_types=[last, stacked],
             regions=[parser.parse_region(arguments)],
-            properties={"count": IntegerAttr(count, i64)},
+            properties={"count": number_attribute(count)},
             attributes=parser.parse_optional_attr_dict(),
         )
 

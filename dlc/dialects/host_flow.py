@@ -37,7 +37,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    StridedLayoutAttr,
     TensorType,
     i1,
     i64,
@@ -75,6 +74,8 @@ from dlc.dialects.flow_syntax import (
 from dlc.dialects.host_order import Carrying, Contents, Ordered, PartOp
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
+from dlc.dialects.sized_types import sized_memref
+from dlc.ir.sizes import ceildiv, divides
 
 
 @irdl_op_definition
@@ -127,12 +128,11 @@ def stack_type(tensor: TensorType) -> MemRefType:
     """
     element, shape = tensor.element_type, shape_of(tensor)
     size = element_bytes(element)
-    step = prod(shape[1:]) * size
-    if step % DEFAULT_ALIGNMENT == 0:
+    together = DEFAULT_ALIGNMENT // size
+    if divides(together, prod(shape[1:])):
         return memref_type(element, shape)
-    padded = -(-step // DEFAULT_ALIGNMENT) * DEFAULT_ALIGNMENT // size
-    strides = [padded, *strides_of(memref_type(element, shape[1:]))]
-    return memref_type(element, shape, StridedLayoutAttr(strides))
+    padded = ceildiv(prod(shape[1:]), together) * together
+    return sized_memref(element, shape, [padded, *strides_of(memref_type(element, shape[1:]))])
 
 
 @irdl_op_definition

@@ -71,7 +71,8 @@ class Binding:
     def __init__(self, values: Mapping[str, Size | int]) -> None:
         self.values = values
         self.numbers = {name: n for name, n in values.items() if isinstance(n, int)}
-        self.known: dict[Attribute, Attribute] = {}
+        self.known: dict[Attribute, Attribute | None] = {}
+        """None for what stays as it is, and is not exchanged for what equals it: False is no 0."""
 
     def operation(self, op: Operation) -> None:
         """
@@ -109,9 +110,11 @@ class Binding:
 
     def __call__(self, attribute: Attribute) -> Attribute:
         """The attribute itself where it has no names. Errors as of `type` and `Size.bind`."""
-        if (known := self.known.get(attribute)) is None:
-            known = self.known[attribute] = self.bound(attribute)
-        return known
+        if attribute not in self.known:
+            bound = self.bound(attribute)
+            self.known[attribute] = None if bound is attribute else bound
+        known = self.known[attribute]
+        return attribute if known is None else known
 
     def bound(self, attribute: Attribute) -> Attribute:
         match attribute:

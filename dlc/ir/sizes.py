@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, prod
+from math import gcd, inf, prod
 from typing import Any, Final, NoReturn, TypeAlias
 
 Bounds: TypeAlias = tuple[float, float]
@@ -142,6 +142,11 @@ class Size:
     def number(self) -> int | None:
         """The size itself where it depends on no name."""
         return None if self.terms else self.constant
+
+    @property
+    def divisor(self) -> int:
+        """What divides it whatever its names stand for: the most that its terms tell, 0 for 0."""
+        return gcd(*(coefficient for _, coefficient in self._all))
 
     @property
     def name(self) -> str | None:

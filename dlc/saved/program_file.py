@@ -200,7 +200,7 @@ class ProgramFile:
                     given["bytes"].fail("the file of a tensor as the argument is")
         program = call_from_json(call, module, tensors)
         saved = Saved(program, self._module(ctx, f"{number}/kernel.mlir"))
-        bound = HostProgram.of(saved.kernels).bind({})
+        bound = HostProgram.of(saved.kernels).bind()
         counts = len(program.arguments), len(program.results)
         if counts != (len(bound.arguments), len(bound.results)):
             raise EntryError(f"the two @main of variant {number} take and return different tensors")

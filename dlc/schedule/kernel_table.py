@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region
 
-from dlc.dialects import flow, tile
+from dlc.dialects import flow, host_flow, tile
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
@@ -83,12 +83,15 @@ def _launched_again(module: ModuleOp) -> Counter[object]:
     return again
 
 
+FOR = (flow.ForOp, host_flow.ForOp)
+
+
 def turns_around(op: Operation) -> int:
     """How often an operation runs, as far as the lengths of loops tell."""
     parent = op.parent_op()
     if parent is None:
         return 1
-    return turns_around(parent) * (parent.trips if isinstance(parent, flow.ForOp) else 1)
+    return turns_around(parent) * (parent.trips if isinstance(parent, FOR) else 1)
 
 
 def _is_flow(op: Operation) -> bool:

@@ -19,7 +19,7 @@ def memory_of(module: ModuleOp) -> Memory | None:
     """
     if not any(isinstance(op, host.LaunchOp) for op in module.walk()):
         return None
-    program = HostProgram.of(module).bind({})
+    program = HostProgram.of(module).bind()
     if not program.planned:
         return None
     use, found = MemoryUse.of(program), lifetimes(program)

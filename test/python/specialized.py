@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+from dlc.backend.executor import Executor, get_backend
+from dlc.bound_kernels import program_at
 from dlc.ir.verification import Verifier
 from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
@@ -41,3 +43,8 @@ def at_any_stage(
             apply_step(context, module, steps[number].pass_name, verifier)
             text = text_of(module)
             assert text_of(Parser(compiler_context(), text).parse_module()) == text
+
+
+def executor_at(kernels: ModuleOp, sizes: Mapping[str, int]) -> Executor:
+    """The kernels for all sizes, on the host, for these."""
+    return Executor(program_at(kernels, sizes), get_backend("host"))

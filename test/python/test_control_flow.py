@@ -241,20 +241,23 @@ def test_a_loop_has_one_body_whatever_its_length() -> None:
     assert len(program.kernels) <= 5
 
 
-def test_a_size_of_turns_is_refused_or_imported_for_each() -> None:
+@pytest.mark.parametrize("mark", [torch.export.Dim("s", max=64), torch.export.Dim.AUTO])
+def test_turns_may_be_a_size(mark: Any, tmp_path: Path) -> None:
+    """Each call has as many, of the same kernels; each has its memory planned."""
     module, args = Recurrent(4), (made(6, 3, 4), made(3, 4))
-
-    def program(mark: Any) -> CompiledProgram:
-        return dlc.compile(module, args, backend="host", dynamic_shapes=({0: mark}, None))
-
-    with pytest.raises(UnsupportedError, match="scan: it takes s turns, expected a number"):
-        program(torch.export.Dim("s", max=64))
-    anew = program(torch.export.Dim.AUTO)
-    for given in (args, (made(9, 3, 4), made(3, 4))):
-        expected = tree_leaves(module(*given))
-        for own, known in zip(tree_leaves(anew(*given)), expected, strict=True):
-            torch.testing.assert_close(own, known)
-    assert len(anew.variants) == 2
+    program = dlc.compile(module, args, "sm_90", "host", dynamic_shapes=({0: mark}, None))
+    assert f"flow.for {next(iter(program.sizes.symbols))} " in program.ir("kernel")
+    calls = (args, (made(9, 3, 4), made(3, 4)))
+    expected = [tree_leaves(module(*given)) for given in calls]
+    found = [tree_leaves(program(*given)) for given in calls]
+    torch.testing.assert_close(found, expected)
+    assert program.imports.count == 1
+    sources = [{f.source for f in variant.executor.funcs} for variant in program.variants]
+    assert sources == [sources[0]] * 2
+    assert {verdict.answer for verdict in program.check()} == {"clean"}
+    program.save(tmp_path / "saved.dlc")
+    loaded = dlc.load_program(tmp_path / "saved.dlc", "host")
+    torch.testing.assert_close([tree_leaves(loaded(*given)) for given in calls], expected)
 
 
 @pytest.mark.parametrize("stage", ["torch", "tensor", "loop", "tile", "kernel"])

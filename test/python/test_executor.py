@@ -15,6 +15,7 @@ from dlc.backend.executor import Executor, get_backend
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host_program import HostProgram
 from dlc.backend.kept_copy import to_device
+from dlc.bound_kernels import program_at
 from dlc.diagnostics import OpError
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.locations import LocParser
@@ -111,11 +112,11 @@ def test_launches_run_in_order():
 
 def test_a_program_is_bound_before_it_runs():
     program = HostProgram.of(parse(CHAIN))
-    bound = program.bind({})
+    bound = program.bind()
     assert [launch.grid for launch in bound.launches] == [1] * 4
-    assert bound == program.bind({})
-    with pytest.raises(OpError, match="expected values of no sizes, found batch, length"):
-        program.bind({"batch": 3, "length": 5})
+    assert bound == program.bind()
+    with pytest.raises(OpError, match="expected a size of the module, found 'batch'"):
+        program_at(parse(CHAIN), {"batch": 3, "length": 5})
 
 
 def test_tensors_are_dropped_after_their_last_use(monkeypatch: pytest.MonkeyPatch):

@@ -91,7 +91,7 @@ class ExportPlan:
         planned = all(isinstance(a.type, MemRefType) for a in body.args)
         if not planned or any(isinstance(op, kernel.LaunchOp) for op in body.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
-        program = HostProgram.of(module).bind({})
+        program = HostProgram.of(module).bind()
         funcs = tuple(image.func for image in program.funcs)
         check_names(funcs)
         names = _names(program)

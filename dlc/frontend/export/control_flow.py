@@ -16,7 +16,6 @@ from dlc.dialects.layouts import shape_of
 from dlc.frontend.aten.distinct_operands import COPY, is_control_flow
 from dlc.frontend.export.nodes import GraphImporter, Unrepresentable, Values, name_hint
 from dlc.frontend.source import location_of, place_of
-from dlc.ir.sizes import Size
 
 
 @dataclass
@@ -72,13 +71,10 @@ class ProgramImporter(GraphImporter):
         scanned: Sequence[SSAValue],
         further: Sequence[SSAValue],
     ) -> Operation | None:
-        count = shape_of(scanned[0])[0]
-        if isinstance(count, Size):
-            raise Unrepresentable(f"it takes {count} turns, expected a number of them")
         body = self._body(module, inits, further, scanned)
         if body is None:
             return None
-        return flow.ForOp(count, inits, scanned, body)
+        return flow.ForOp(shape_of(scanned[0])[0], inits, scanned, body)
 
     def _module(self, node: Node) -> GraphModule:
         owner = node.graph.owning_module

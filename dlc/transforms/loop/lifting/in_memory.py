@@ -32,7 +32,7 @@ from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
 from dlc.dialects.size import ReshapeOp, in_memory
 from dlc.dialects.sized_types import SizesAttr, sized_memref
-from dlc.ir.sizes import Size
+from dlc.ir.sizes import Size, several
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""
@@ -178,8 +178,8 @@ def _lay_out(op: flow.ForOp, layouts: Layouts) -> None:
     for piece, source in zip(op.pieces, op.scanned, strict=True):
         if source in layouts.strides:
             layouts.strides[piece] = layouts.strides[source][1:]
-        step = layouts.step(source) if op.trips > 1 else 0
-        layouts.alignments[piece] = gcd(layouts.alignment(source), step)
+        step = layouts.step(source) if several(op.trips) else 0
+        layouts.alignments[piece] = gcd(layouts.alignment(source), Size.of(step).divisor)
     for stack in op.stacked:
         if (strides := _padded(stack)) is not None:
             layouts.strides[stack] = strides

@@ -145,7 +145,7 @@ def sequence(
     if directions == 1:
         return stacked, last
     t, b, k = dims(3)
-    backward = [fixed(steps - 1) - t, fixed(1), b, k - width]
+    backward = [c.at(steps - 1) - t, fixed(1), b, k - width]
     result = c.index_map(
         [stacked, stacked],
         [[t, fixed(0), b, k], backward],
@@ -161,7 +161,7 @@ def input_product(c: Lowering, layer: Layer, value: SSAValue, direction: int) ->
     weight = layer.input[direction]
     steps, rows, features = shape_of(value)
     t, b, r, k = dims(4)
-    at = fixed(steps - 1) - t if direction else t
+    at = c.at(steps - 1) - t if direction else t
     shape = [steps, rows, shape_of(weight)[0], features]
     product = contract(c, value, weight, [at, b, k], [r, k], shape)
     if not layer.input_bias:

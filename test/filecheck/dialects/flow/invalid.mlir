@@ -10,6 +10,16 @@ func.func @main(%x: tensor<4x8xf32>, %h: tensor<8xf32>) {
 
 // -----
 
+func.func @main(%h: tensor<8xf32>) {
+  %0 = flow.for s carry (%c = %h) scan () : (tensor<8xf32>), () -> (tensor<8xf32>), () {
+    flow.yield %c : tensor<8xf32>
+  }
+  func.return
+}
+// CHECK: expected a declared size, found `s`
+
+// -----
+
 func.func @main(%x: tensor<4x8xf32>, %h: tensor<8xf32>) {
   %0 = flow.for 4 carry (%c = %h) scan (%e = %x) : (tensor<8xf32>), (tensor<4x8xf32>) -> (tensor<8xf32>), () {
     flow.yield %x : tensor<4x8xf32>

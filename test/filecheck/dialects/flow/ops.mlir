@@ -22,7 +22,6 @@
 // CHECK-NEXT: }
 // CHECK-NEXT: func.return %v, %y, %i : tensor<4xf32>, tensor<5x4xf32>, tensor<i64>
 // CHECK-NEXT: }
-// CHECK-NEXT: }
 func.func @main(%p: tensor<i1>, %x: tensor<5x4xf32>, %h0: tensor<4xf32>, %i0: tensor<i64>) -> (tensor<4xf32>, tensor<5x4xf32>, tensor<i64>) {
   %h, %y = flow.for 5 carry (%c = %h0) scan (%x_t = %x) : (tensor<4xf32>), (tensor<5x4xf32>) -> (tensor<4xf32>), (tensor<5x4xf32>) {
     %n = torch.aten "add.Tensor"(self = %c, other = %x_t) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
@@ -42,4 +41,14 @@ func.func @main(%p: tensor<i1>, %x: tensor<5x4xf32>, %h0: tensor<4xf32>, %i0: te
     flow.yield %m, %t : tensor<i64>, tensor<4xf32>
   }
   func.return %v, %y, %i : tensor<4xf32>, tensor<5x4xf32>, tensor<i64>
+}
+
+// CHECK: %y = flow.for s + 1 carry () scan (%x_t = %x) : (), (tensor<?x4xf32, #size.of<s + 1>>) -> (), (tensor<?x4xf32, #size.of<s + 1>>) {
+size.symbol @s from 2
+func.func @sized(%x: tensor<?x4xf32, #size.of<s + 1>>) -> tensor<?x4xf32, #size.of<s + 1>> {
+  %y = flow.for s + 1 carry () scan (%x_t = %x) : (), (tensor<?x4xf32, #size.of<s + 1>>) -> (), (tensor<?x4xf32, #size.of<s + 1>>) {
+    %n = torch.aten "relu.default"(self = %x_t) : (tensor<4xf32>) -> tensor<4xf32>
+    flow.yield %n : tensor<4xf32>
+  }
+  func.return %y : tensor<?x4xf32, #size.of<s + 1>>
 }
