@@ -32,8 +32,8 @@ from math import isfinite
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, i64
-from xdsl.ir import Dialect, Operation, SSAValue
+from xdsl.dialects.builtin import AnyFloat, IntegerType, i64
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
@@ -157,9 +157,18 @@ class SelectOp(SelectOpBase):
     name = "loop.select"
 
 
-def size_as_float(builder: Builder, size: Size, at: Operation, type: AnyFloat) -> SSAValue:
-    """A size of the kernel that `at` stands in as a float, rounded once. Errors of `size_expr`."""
-    return builder.insert(arith.SIToFPOp(_size_as_integer(builder, size, at), type)).result
+def size_as_number(builder: Builder, size: Size, at: Operation, type: Attribute) -> SSAValue:
+    """
+    A size of the kernel that `at` stands in as a float, rounded once, or as an integer, wrapped.
+    Errors of `size_expr`.
+    """
+    integer = _size_as_integer(builder, size, at)
+    if type == i64:
+        return integer
+    if isinstance(type, IntegerType):
+        return builder.insert(arith.TruncIOp(integer, type)).result
+    assert isinstance(type, AnyFloat)
+    return builder.insert(arith.SIToFPOp(integer, type)).result
 
 
 def _size_as_integer(builder: Builder, size: Size, at: Operation) -> SSAValue:

@@ -9,8 +9,6 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
-    Float32Type,
-    Float64Type,
     IndexType,
     ModuleOp,
     TensorType,
@@ -32,7 +30,7 @@ from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
-from dlc.ir.sizes import NeedsNumber, Size, Symbol, several
+from dlc.ir.sizes import Size, Symbol, several
 from dlc.ir.structure import structure
 from dlc.text import unique_name
 from dlc.transforms.loop.lifting.in_memory import (
@@ -252,13 +250,11 @@ class _KernelBuilder:
         raise AssertionError("an elementwise body ends in a yield")
 
     def _size_value(self, b: Builder, op: ValueOp) -> SSAValue:
-        """A size as a float, rounded once; NeedsNumber for another type."""
-        if not isinstance(op.result.type, Float32Type | Float64Type):
-            raise NeedsNumber(op.size.data)
+        """A size as a number of a type. Errors of `size_expr`."""
         self._name(op.size.data)
         first = self.block.first_op
         assert first is not None
-        return loop.size_as_float(b, op.size.data, first, op.result.type)
+        return loop.size_as_number(b, op.size.data, first, op.result.type)
 
     def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
         shape = tensor_ir.shape_of(op.inputs[0])

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.access import IndexedOp
-from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp, size_as_float
+from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp, size_as_number
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size
 from dlc.transforms.loop.fusion.hoisting import used_values
@@ -218,7 +218,7 @@ def _number(builder: Builder, points: Size, at: ReduceOp, like: SSAValue) -> SSA
     assert isinstance(like.type, AnyFloat)
     if points.number is not None:
         return _constant(builder, points.number, like)
-    return size_as_float(builder, points, at, like.type)
+    return size_as_number(builder, points, at, like.type)
 
 
 def _constant(builder: Builder, value: float, like: SSAValue) -> SSAValue:

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import ceildiv
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.products import added_to, contract
@@ -57,7 +58,7 @@ class Dimension:
     @property
     def shape(self) -> list[int]:
         """The extents of the axes of places: of those of a class, and of the classes."""
-        split = [-(-self.outputs // self.classes), self.classes]
+        split = [ceildiv(self.outputs, self.classes), self.classes]
         return split if self.classes > 1 else [self.outputs]
 
     def split(self, place: Expr) -> list[Expr]:
@@ -89,10 +90,10 @@ class Dimension:
         where += [(shifted % self.common) * -1] if self.common > 1 else []
         return tap, place[0] + rest - offset * (self.dilation // self.common), where
 
-    def inside(self, point: Expr) -> list[Expr]:
+    def inside(self, c: Lowering, point: Expr) -> list[Expr]:
         """The conditions on which a point lies in the input."""
         if self.padding or self.transposed:
-            return [point, fixed(self.extent - 1) - point]
+            return [point, c.at(self.extent - 1) - point]
         return []
 
 
@@ -191,7 +192,7 @@ class Convolution:
             taps.append(tap)
             points.append(point)
             where += conditions
-            inside += d.inside(point)
+            inside += d.inside(self.c, point)
         return taps, points, where, inside
 
 

@@ -12,7 +12,8 @@ from xdsl.ir import SSAValue
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.tensor_ir import ReduceOp
 from dlc.ir.expr import Expr
-from dlc.transforms.tensor.decompositions.builder import dims, fixed
+from dlc.ir.sizes import Size, divides
+from dlc.transforms.tensor.decompositions.builder import dims
 from dlc.transforms.tensor.decompositions.folds import identity
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.reductions import finish
@@ -24,7 +25,8 @@ class Window:
     """
     The windows along one dimension of `extent` points, `padding` more on either side. Window `i`
     has `size` points, `dilation` apart, from `i * stride - padding` on; of an adaptive window,
-    into which `count` of them divide the dimension, some points may belong to the next one.
+    into which `count` of them divide the dimension, some points may belong to the next one. With
+    `ceil` the last one may reach beyond the padding, and otherwise none does.
     """
 
     extent: int
@@ -33,32 +35,41 @@ class Window:
     stride: int = 1
     padding: int = 0
     dilation: int = 1
+    ceil: bool = False
     adaptive: bool = False
 
     @staticmethod
     def dividing(extent: int, count: int) -> Window:
         """`count` windows that cover a dimension, each the smallest that holds its share."""
-        if count and extent % count == 0:
-            return Window(extent, count, extent // count, extent // count)
+        if count and divides(count, extent):
+            each = extent // count
+            return Window(extent, count, each, each if count > 1 else 1)
         sizes = [-(-(i + 1) * extent // count) - i * extent // count for i in range(count)]
         return Window(extent, count, max(sizes, default=1), adaptive=True)
 
-    def read(self, i: Expr, k: Expr) -> tuple[Expr, list[Expr]]:
+    def read(self, c: Lowering, i: Expr, k: Expr) -> tuple[Expr, list[Expr]]:
         """The point `k` of window `i`, and the conditions under which it counts."""
         if self.adaptive:
             first = i * self.extent // self.count
             end = (i * self.extent + (self.extent + self.count - 1)) // self.count
             return first + k, [end - first - k - 1]
         point = i * self.stride + k * self.dilation - self.padding
-        last = (self.count - 1) * self.stride + (self.size - 1) * self.dilation - self.padding
         where = [point] if self.padding else []
-        where += [fixed(self.extent - 1) - point] if last >= self.extent else []
+        where += [c.at(self.extent - 1) - point] if self.ends_beyond(0) else []
         return point, where
+
+    def ends_beyond(self, padding: int) -> bool:
+        """True if the last window may reach beyond so many points of padding."""
+        if padding >= self.padding and not self.ceil:
+            return False
+        last = (self.count - 1) * self.stride + (self.size - 1) * self.dilation - self.padding
+        beyond = Size.of(last - self.extent - padding).number
+        return beyond is None or beyond >= 0
 
     def uniform(self, with_padding: bool) -> bool:
         """True if all windows have the same number of points."""
-        end = (self.count - 1) * self.stride + self.size - 2 * self.padding
-        return not self.adaptive and (with_padding or not self.padding) and end <= self.extent
+        even = not self.ends_beyond(self.padding) and (with_padding or not self.padding)
+        return even and not self.adaptive
 
     def points(self, i: Scalar, with_padding: bool) -> Scalar:
         """The number of points of window `i`, with those of the padding or without."""
@@ -83,7 +94,8 @@ def windows_of(c: Lowering, rank: int) -> list[Window]:
     rows = (size, per_dimension("stride", size), per_dimension("padding", [0]),
             per_dimension("dilation", [1]))  # fmt: skip
     extents, counts = shape_of(c.tensor())[-rank:], c.shape[-rank:]
-    return [Window(*row) for row in zip(extents, counts, *rows, strict=True)]
+    ceil = c.flag("ceil_mode")
+    return [Window(*row, ceil=ceil) for row in zip(extents, counts, *rows, strict=True)]
 
 
 def dividing(c: Lowering, rank: int) -> list[Window]:
@@ -103,7 +115,7 @@ def spread(
     points: list[Expr] = []
     where: list[Expr] = []
     for window, i, k in zip(windows, places, offsets, strict=True):
-        point, conditions = window.read(i, k)
+        point, conditions = window.read(c, i, k)
         points.append(point)
         where += conditions
     return c.move(value, [*outer, *points], shape, where, fill if where else None)

@@ -85,9 +85,9 @@ class Body:
         return op.results[0]
 
     def constant(self, value: Number | Size, element: Attribute) -> Scalar:
-        """A number, or a size among floats, as a value of a type."""
+        """A number, or a size among floats and integers with a sign, as a value of a type."""
         if isinstance(value, Size):
-            if not is_float(element):
+            if element == i1 or is_unsigned(element):
                 raise NeedsNumber(value)
             return Scalar(self, self.insert(ValueOp(value, element)), element)
         attribute = number(value, element)
