@@ -193,6 +193,25 @@ def test_tensor_maps_come_first_and_are_made_once(make: Make):
     assert gpu.calls.count("cuTensorMapEncodeTiled") == 4
 
 
+def test_tensor_maps_of_a_size_are_made_for_each_call_and_graph(make: Make):
+    """One kernel, which is told the size beside them."""
+    gpu, backend = make()
+    x, w = torch.randn(96, 64), torch.randn(64, 64)
+    shapes = {0: torch.export.Dim("s", max=4096)}, None
+    schedules = {"matmul": TMA.replace("tile,double", "tile{axes=ri,rj strip=1,4},double")}
+    f = dlc.compile(
+        torch.matmul, (x[:64], w), "sm_90", backend, schedules=schedules, dynamic_shapes=shapes
+    )
+    for turn, rows in enumerate((64, 50, 96), 1):
+        y = f(x[:rows], w)
+        gpu.synchronize()
+        close(y, (x[:rows].double() @ w.double()).float())
+        assert gpu.calls.count("cuTensorMapEncodeTiled") == 2 * turn
+    graph = f.graph(x[:50], w)
+    close(graph(x[40:90], w), (x[40:90].double() @ w.double()).float())
+    assert len({func.source for variant in f.variants for func in variant.executor.funcs}) == 1
+
+
 TMA = (
     "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=32,32 thread=8,8},"
     "stage-inputs{budget=8192},register-tile{extents=4,4},permute-register-tile,"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from exported import build, run
 from specialized import executor_at
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+import dlc
+from dlc.backend.export import export_program
 from dlc.dialects.size import symbols_in
 from dlc.importing import Imports
 from dlc.pipeline import text_of
@@ -46,10 +52,10 @@ def check(kernels: ModuleOp, sizes: Mapping[str, int], args: tuple[torch.Tensor,
     agrees(result, args)
 
 
-def agrees(result: torch.Tensor, args: tuple[torch.Tensor, ...]) -> None:
-    """Sums in f32 are rounded to bf16 once, by half a unit in the last of 8 bits."""
+def agrees(result: torch.Tensor, args: tuple[torch.Tensor, ...], rounding: float = 2**-8) -> None:
+    """Sums in f32 are rounded to halves once: to bf16 by half a unit in the last of 8 bits."""
     exact = torch.matmul(*(a.double() for a in args))
-    torch.testing.assert_close(result.double(), exact, rtol=2**-8, atol=1e-4)
+    torch.testing.assert_close(result.double(), exact, rtol=rounding, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +87,26 @@ def test_strides_that_no_fact_divides_are_copied_by_threads() -> None:
 
     text = text_of(kernels_of(columns, (None, {1: S}), 256))
     assert "kernel.tensor_map" not in text
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_maps_of_one_size_are_simulated_saved_and_exported(tmp_path: Path, scheduler: Path) -> None:
+    def halves(n: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(n, 128).half(), torch.randn(128, 256).half()
+
+    program = dlc.compile(torch.matmul, halves(64), "sm_90", "host", dynamic_shapes=({0: S}, None))
+    args = halves(70)
+    agrees(program(*args), args, 2**-11)
+    bound = program.variants[1].bound
+    text = text_of(bound.module("kernel"))
+    assert "kernel.tensor_map" in text
+    assert "?" not in text
+    assert [verdict.answer for verdict in bound.check()] == ["clean"]
+    program.save(tmp_path / "saved.dlc")
+    agrees(dlc.load_program(tmp_path / "saved.dlc", "host")(*args), args, 2**-11)
+    export_program(bound.module("kernel"), folder := tmp_path / "exported")
+    build(folder, scheduler)
+    for n, array in enumerate(args):
+        np.save(folder / f"args.{n}.npy", array.numpy())
+    assert run(folder).stderr == ""
+    agrees(torch.from_numpy(np.load(folder / "out" / "0.npy")), args, 2**-11)
