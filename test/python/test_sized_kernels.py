@@ -80,7 +80,11 @@ def states(n: int) -> tuple[torch.Tensor, ...]:
 
 ALONG: dict[str, Any] = {
     "windows": ({2: Dim("x_0", max=4096)}, None),
-    "rows of steps": ({1: Dim("x_0", max=4096)}, {1: Dim("x_0", max=4096)}, *[None] * 4),
+    "steps": (
+        dict.fromkeys((0, 1), Dim("x_0", max=4096)),
+        {1: Dim("x_0", max=4096)},
+        *[None] * 4,
+    ),
     "inner": ({1: Dim("x_0", max=4096)},),
     "inner rows": ({1: Dim("x_0", max=4096)},),
     "softmax of rows": ({1: Dim("x_0", max=4096)},),
@@ -163,8 +167,7 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make]] = {
         lambda n: (torch.randn(n, 20),),
     ),
     "windows": (windows, lambda n: (torch.randn(2, 3, n, 9), torch.randn(4, 3, 3, 3))),
-    "steps": (recurrent, lambda n: (torch.randn(n, 3, 5), *states(3))),
-    "rows of steps": (recurrent, lambda n: (torch.randn(3, n, 5), *states(n))),
+    "steps": (recurrent, lambda n: (torch.randn(n, n, 5), *states(n))),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from specialized import at_any_stage
+from specialized import at_any_stage, executor_at
 from test_dynamic_shapes import sized
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
@@ -175,7 +175,7 @@ def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
     sources: set[str] = set()
     names: set[str] = set()
     for b, s in SIZES:
-        executor = Executor(kernels, get_backend("host"), bindings(name, b, s))
+        executor = executor_at(kernels, bindings(name, b, s))
         check(name, b, s, executor)
         sources |= {func.source for func in executor.funcs}
         names |= {func.name_ for func in executor.funcs}
@@ -222,7 +222,7 @@ def test_blocks_of_two_sizes_are_counted_in_as_many_dimensions(block: str) -> No
     kernels = Stages(module_of("linear"), {"linear_gelu": schedule}).module("kernel")
     assert "kernel.last_block %arrived[%rest, %bi * 3 + %bj] of 3" in text_of(kernels)
     for b, s in SIZES:
-        executor = Executor(kernels, get_backend("host"), bindings("linear", b, s))
+        executor = executor_at(kernels, bindings("linear", b, s))
         for _ in range(2):  # zeroed before each launch
             check("linear", b, s, executor)
     bound = kernels.clone()
