@@ -125,11 +125,11 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
         l2_bytes += tiling.l2_bytes
         issue, combine = tiling.issue_seconds, tiling.combine_seconds
         ending = tiling.stored_seconds + tiling.ending_seconds
-    steps = work.steps
+    steps, first = work.steps, target.start_seconds if work.alone else 0.0
     windows = None if tiled else window_plan(kernel, target)
     if windows is not None:
         l2_bytes = min(l2_bytes, windows.fetched_bytes + windows.stored_bytes)
-        issue, steps = windows.issue_seconds, 0
+        issue, steps, first = windows.issue_seconds, 0, 0.0
     bandwidth = min(target.memory_rate, share * target.sms * target.sm_bandwidth)
     rows = None if tiled or windows else split_rows(kernel, target)
     if rows is not None:
@@ -142,7 +142,7 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
         computing,
         (2 if reduces else 1) * target.start_seconds,  # what is combined waits for what is loaded
         target.start_seconds + drawn,
-        steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
+        first + steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
         scan_seconds(kernel, target),
     )
     seconds = target.launch_seconds + longest + ending

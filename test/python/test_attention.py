@@ -236,6 +236,15 @@ def test_threads_read_what_has_one_reader_where_it_lies(
     assert "tile.stage %mask" not in dlc.load(file, backend="host").ir("tile")
 
 
+@pytest.mark.parametrize("keys", [16, 8])
+def test_threads_hold_what_is_of_the_only_chunk(keys: int, tmp_path: Path) -> None:
+    steps = [step for step in HELD if not step.startswith(("double", "async", "pipeline"))]
+    tiled(causal, steps, tmp_path / "held.mlir", *draw(21, keys, 8))
+    text = dlc.load(tmp_path / "held.mlir", backend="host").ir("tile")
+    assert text.count("tile.hold") == 4
+    assert "serial(%ko" not in text
+
+
 @pytest.mark.parametrize("count", [5, 7, 9])
 def test_steps_of_what_is_held(count: int, tmp_path: Path) -> None:
     tiled(causal, HELD[:count], tmp_path / "held.mlir", *draw(9, 21, 8))
@@ -274,6 +283,23 @@ def test_by_default_it_is_one_kernel(name: str, rows: int, keys: int) -> None:
     exact = PROGRAMS[name](*(x.double() for x in inputs))
     found = compiled(*inputs).double()
     torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_few_keys_are_tiled_as_many_are() -> None:
+    """No score is computed again for what reads it, nor a value for each row, to save a launch."""
+
+    def heads(x: Tensor) -> Tensor:
+        return x.view(2, 11, 4, 8).transpose(1, 2)
+
+    def attention(x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:
+        q, k, v = heads(x), heads(y), heads(z @ w)
+        return causal(q, k, v).transpose(1, 2).reshape(2, 11, 32)
+
+    module = loops(attention, *[(2, 11, 32)] * 3, (32, 32))
+    run(module, "fuse-loops,schedule-kernels")
+    names = [kernel.name_ for kernel in kernels(module)]
+    assert names == ["matmul", "scaled_dot_product_attention"]
+    assert all("chunk-matmul-k" in str(kernel.schedule) for kernel in kernels(module))
 
 
 def test_chunks_of_which_all_is_masked_are_skipped() -> None:

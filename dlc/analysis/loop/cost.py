@@ -37,6 +37,8 @@ from dlc.target import BLOCK_THREADS, Target
 FOLDS_OF_SCAN = 3
 """Folds of a value that is scanned: onto those of its thread before it, in the exchange of threads,
 and of what these had."""
+BEGUN = 2
+"""Iterations of four operations that take as long as what a thread loads of L1."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Work:
     """The independent pieces of work that SMs can share; infinite if it can always be cut."""
     steps: int
     """The iterations that follow each other in a thread."""
+    alone: bool
+    """True if a thread takes whole rows: others of its block have none of its iterations."""
 
 
 def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) -> Work:
@@ -62,7 +66,7 @@ def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) 
         sum(walk.memory.values()) + written,
         sum(walk.l2.values()) + written,
         _units(kernel),
-        0 if tiled else _steps(kernel.body.block),
+        *((0, False) if tiled else _steps(kernel.body.block)),
     )
 
 
@@ -94,19 +98,20 @@ def _units(kernel: KernelOp) -> float:
         block = loops[0].body.block
 
 
-def _steps(block: Block) -> int:
+def _steps(block: Block) -> tuple[int, bool]:
     """
     The number of iterations that follow each other in a thread: outermost loops are dealt over
     blocks, the loops and reduces in them over the threads of a block; where there are loops in
-    those, over nothing, since a thread takes the whole row then. A loop that scans is such a row.
+    those, over nothing, since a thread takes the whole row then, of which it tells. A loop that
+    scans is such a row.
     """
     if len(rows := [op for op in block.ops if isinstance(op, ForOp)]) == 1:
         if isinstance(block.parent_op(), KernelOp) and not scans_in(rows[0]):
             return _steps(rows[0].body.block)
     sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
     if any(_serial(op.body.block) for op in sweeps):
-        return _serial(block)
-    return sum(ceil(trip_count(op) / BLOCK_THREADS) * _waits(op) for op in sweeps)
+        return _serial(block), True
+    return sum(ceil(trip_count(op) / BLOCK_THREADS) * _waits(op) for op in sweeps), False
 
 
 def _waits(sweep: ForOp | ReduceOp) -> int:
@@ -118,8 +123,9 @@ def _waits(sweep: ForOp | ReduceOp) -> int:
 
 
 def _serial(block: Block) -> int:
+    """Of a thread: each loop begins when its first loads, of L1, have come."""
     loops = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
-    return sum(trip_count(op) * (1 + _serial(op.body.block)) for op in loops)
+    return sum(trip_count(op) * (1 + _serial(op.body.block)) + BEGUN for op in loops)
 
 
 @dataclass

@@ -80,14 +80,18 @@ def thread_slabs(launch: tile.LaunchOp) -> ThreadSlabs | str:
 
 
 def _of_rows(launch: tile.LaunchOp) -> list[tile.ComputeOp]:
-    """The slabs of which a chunk of a cascade is yielded as it is: a value for each row."""
+    """
+    The slabs of which a chunk of a cascade is yielded as it is: a value for each row. Those of the
+    only chunk stand before it.
+    """
     found: list[tile.ComputeOp] = []
     for chunk in launch.walk():
         if not isinstance(chunk, ReduceOpBase) or chunk.monoid_name.data != EXPSUM:
             continue
         for value in chunk.yielded.values:
             slab = value.owner.ref.owner if isinstance(value.owner, tile.LoadOp) else None
-            if isinstance(slab, tile.ComputeOp) and slab.parent is chunk.body.block:
+            within = chunk.body.block if chunk.axes else chunk.parent
+            if isinstance(slab, tile.ComputeOp) and slab.parent is within:
                 found.append(slab)
     return found
 

@@ -1,13 +1,15 @@
 """
 The order in which kernels are merged: products merge into what sums them, so that contractions are
 recognized; what else is folded merges into what folds it; chains that go point by point become one;
-contractions and other sums take what follows them as epilogues; then everything merges but into
-operands of contractions, which leaves their tiles whole; then that, too.
+contractions and other sums take what alone follows them as epilogues; then everything merges but
+into operands of contractions, which leaves their tiles whole; then that, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from xdsl.ir import Operation
 
 from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.merging import Merges
@@ -39,15 +41,18 @@ def chains(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if both compute point by point and `consumer` alone reads what `producer` does:
     they are one before they follow a contraction. What copies in a wider type becomes part of what
     reads it, and memory has the narrow one."""
-    readers = {use.operation for result in producer.results for use in result.uses}
     both = [merges.facts(kernel) for kernel in (producer, consumer)]
-    return readers == {consumer} and not any(f.reduces for f in both) and not both[1].widens
+    alone = _readers(producer) == {consumer}
+    return alone and not any(f.reduces for f in both) and not both[1].widens
 
 
 def follows(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
-    """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
+    """
+    True if `consumer` is an epilogue: to a contraction, or point by point to any reduce. What
+    several kernels read waits until these are one, where they can be: each would compute it.
+    """
     facts, after = merges.facts(producer), merges.facts(consumer)
-    if after.widens:
+    if after.widens or any(isinstance(op, KernelOp) for op in _readers(producer) - {consumer}):
         return False
     alike = facts.elements == after.elements
     sums = facts.reduces and not after.reduces and alike
@@ -58,6 +63,10 @@ def keeps_tiles(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if the result of `producer` is no operand of a contraction in `consumer`."""
     operands = merges.facts(consumer).operands
     return not any(consumer.inputs[n] in producer.results for n in operands)
+
+
+def _readers(producer: KernelOp) -> set[Operation]:
+    return {use.operation for result in producer.results for use in result.uses}
 
 
 def anything(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
