@@ -105,7 +105,8 @@ USES = {
     "stmatrix_x2_trans": "stmatrix_x2_trans(s, half4);",
     "stmatrix_x4": "stmatrix_x4(s, eight);",
     "stmatrix_x4_trans": "stmatrix_x4_trans(s, eight);",
-    "matrix_descriptor": "*l = matrix_descriptor<16, 1024, 128>(s);",
+    "matrix_descriptor": "l[0] = matrix_descriptor<16, 1024, 128>(s);"
+    " l[1] = matrix_descriptor<16, 1024, 0>(s, t);",
     "hold": "hold<128>(sums);",
     "hold_factor": "hold_factor<8>(brain8.lane);",
     "wgmma_fence": "wgmma_fence();",

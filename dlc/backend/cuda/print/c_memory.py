@@ -33,9 +33,16 @@ from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import shape_of, span, static_shape, strides_of
 from dlc.dialects.size_index import elements_spanned, size_bounds, size_expr
 from dlc.dialects.sized_types import SizedStridesAttr
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Atom, Expr
 from dlc.ir.sizes import Size
-from dlc.target import MBARRIER_BYTES
+from dlc.target import MBARRIER_BYTES, WIDEST_ACCESS
+
+
+def _is_written_out(atom: Atom) -> bool:
+    """True if it is a number where it is printed: of loops that are written out."""
+    values = (atom,) if isinstance(atom, SSAValue) else atom.base.values()
+    loops = (v.owner.parent_op() if isinstance(v.owner, Block) else None for v in values)
+    return all(op is not None and "unroll" in op.attributes for op in loops)
 
 
 class Accesses(Values):
@@ -278,8 +285,16 @@ class Accesses(Values):
     def matrix_descriptor(self, op: kernel.MatrixDescriptorOp) -> None:
         self.helpers.add("matrix_descriptor")
         fields = ", ".join(map(str, op.fields))
-        start = Text(f"&{self._element_text(op.ref, op.subscripts)}")
-        self.define(op, call(f"matrix_descriptor<{fields}>", start))
+        place = place_of(memref_of(op.ref), op.subscripts)
+        flat = place.base + place.unit
+        run = WIDEST_ACCESS // element_bytes(element_type(op.ref.type))
+        numbers = tuple(t for t in flat.terms if _is_written_out(t[0]) and t[1] % run == 0)
+        if numbers and place.exchange == Expr():
+            start = f"{self.text[op.ref]}[{self.index.expr(flat - Expr(numbers))}]"
+            beyond = [self.index.expr(Expr(numbers))]
+        else:
+            start, beyond = str(self._element_text(op.ref, op.subscripts)), []
+        self.define(op, call(f"matrix_descriptor<{fields}>", Text(f"&{start}"), *beyond))
 
     def wgmma(self, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> None:
         helper = wgmma_name(op.shape, held=op.held is not None)

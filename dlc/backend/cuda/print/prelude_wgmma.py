@@ -15,18 +15,22 @@ from dlc.ir.elements import element
 _HEADERS = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
 _MODE = "swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0"
 
+# The address and what lies beyond it are multiples of 16 bytes: of several matrices that begin at
+# one address, a compiler finds what they share once.
 _DESCRIPTOR = Function(
     "matrix_descriptor",
     "Where and how a matrix lies in shared memory (PTX ISA: Matrix Descriptor Format).",
-    f"template <int leading, int stride, int swizzle>\n"
-    f"{INLINE} long long matrix_descriptor(const void* start)",
+    "template <int leading, int stride, int swizzle, class T>\n"
+    f"{INLINE} long long matrix_descriptor(const T* start, int beyond = 0)",
     f"constexpr long long mode = {_MODE};\n"
-    "const long long address = shared_address(start) & 0x3ffff;\n"
-    "return address >> 4 | leading / 16ll << 16 | stride / 16ll << 32 | mode << 62;",
+    "constexpr long long fields = leading / 16ll << 16 | stride / 16ll << 32 | mode << 62;\n"
+    "const unsigned first = (shared_address(start) & 0x3ffff) >> 4 | unsigned(fields);\n"
+    "return (fields & ~0xffffffffll) | (first + unsigned(beyond * int(sizeof(T)) / 16));",
     "dlc::check_aligned(start, 16);\n"
+    "dlc::check_aligned(start + beyond, 16);\n"
     f"constexpr long long mode = {_MODE};\n"
-    "return dlc::matrix_address(start) | leading / 16ll << 16 | stride / 16ll << 32 |\n"
-    "       mode << 62;",
+    "constexpr long long fields = leading / 16ll << 16 | stride / 16ll << 32 | mode << 62;\n"
+    "return dlc::matrix_address(start + beyond) | fields;",
     ("shared_address",),
     90,
     last_arch=90,
