@@ -34,8 +34,13 @@ COMMON = {
 }
 KINDS: dict[str, dict[str, Any]] = {
     "gemma2": {"sliding_window": 6, "query_pre_attn_scalar": 8},  # capped scores, windows
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},  # learned positions
-    "qwen3": {},  # norms of queries and keys
+    "gpt2": {
+        "num_hidden_layers": 1,
+        "n_embd": 32,
+        "n_head": 4,
+        "n_positions": 128,
+    },  # learned positions
+    "qwen3": {"num_hidden_layers": 1},  # norms of queries and keys
 }
 
 
@@ -115,7 +120,7 @@ def test_prompts_of_mixed_lengths_batched_and_alone(model: LlamaForCausalLM) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_architectures(kind: str) -> None:
     torch.manual_seed(0)
-    config = AutoConfig.for_model(kind, **COMMON, **KINDS[kind])
+    config = AutoConfig.for_model(kind, **(COMMON | KINDS[kind]))
     model = AutoModelForCausalLM.from_config(config).eval()
     prompts = prompts_of([9, 1, 20])
     chosen = model.config._attn_implementation
