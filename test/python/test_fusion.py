@@ -463,6 +463,16 @@ def test_a_long_chain_is_merged_in_few_steps(monkeypatch: pytest.MonkeyPatch) ->
     assert merges[0] <= merges[1] / 4, merges
 
 
+def test_a_scan_in_a_chain_is_merged_alone() -> None:
+    """What reads it at joined axes does not follow it point by point."""
+    for function in (
+        lambda x: (x > 0).flatten().cumsum(0).view(3, 4) * 2,
+        lambda x: x.masked_scatter(x > 0, x.flatten()),
+    ):
+        x = torch.arange(12.0).view(3, 4) - 5
+        assert torch.equal(dlc.compile(function, (x,), backend="host")(x), function(x))
+
+
 class Heat(nn.Module):
     """Steps of the equation of heat, each of which reads five neighbours of the one before."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,6 +52,37 @@ def test_of_one_tensor_twice_and_of_its_view():
     x = torch.randn(4, requires_grad=True)
     check(lambda a, b: a * b.exp(), x, x)
     check(lambda a, b: a[1:] * b.exp(), x, x[1:])
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        partial,
+        lambda m: partial(lambda inner, x: inner(x), m),
+        lambda m: (lambda layers: lambda x: layers[0](x))([m]),
+        lambda m: (lambda layers: lambda x: layers["m"](x))({"m": m}),
+        lambda m: Around(m),
+        lambda m: (lambda around: lambda x: around.m(x))(Around(m)),
+    ],
+)
+def test_of_a_module_that_something_holds(held: Any) -> None:
+    module, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+    compiled = dlc.compile(held(module), (x,), backend="host")
+    compiled(x).sum().backward()
+    assert module.weight.grad is not None
+    torch.testing.assert_close(module.weight.grad, x.sum(0).expand(3, 4))
+    module.weight.data = torch.ones(3, 4)
+    torch.testing.assert_close(compiled(x), module(x))
+
+
+class Around:
+    """An object that holds a module."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.m = module
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.m(x)
 
 
 def test_of_a_module():

@@ -10,22 +10,24 @@ import torch
 from torch import Tensor
 from torch._C import _is_alias_of  # pyright: ignore[reportAttributeAccessIssue]
 
-from dlc.frontend.source import ImportFailure
-
 COPIED = "tensors that were copied"
 """The key of these in what `copy.deepcopy` remembers."""
 
 
+class CopiedTogether(Exception):
+    """Says that tensors which share memory are copied in one go."""
+
+
 def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     """
-    Tensor.__deepcopy__: a clone with memory of its own. ImportFailure for tensors that share
+    Tensor.__deepcopy__: a clone with memory of its own. CopiedTogether for tensors that share
     memory, whose copies would, too.
     """
     if id(tensor) in memo:
         return memo[id(tensor)]
     others = memo.setdefault(COPIED, [])
     if any(_is_alias_of(tensor, other) for other in others):
-        raise ImportFailure(
+        raise CopiedTogether(
             "copy.deepcopy copies tensors that share memory together, expected memory of its own "
             "for each; clone() one of them"
         )

@@ -19,7 +19,7 @@ from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.diagnostics import with_hint
-from dlc.frontend.aten.copied import copies_of_tensors
+from dlc.frontend.aten.copied import CopiedTogether, copies_of_tensors
 from dlc.frontend.aten.draws import OwnGenerator
 from dlc.frontend.aten.failed_operations import modules_left_on_failure
 from dlc.frontend.aten.numbers_of_data import MATH, functions_of_numbers
@@ -92,9 +92,7 @@ def export(
             from dlc.frontend.aten.decomposing import take_apart  # with a table for each kind
 
             return take_apart(exported, whole)
-        except ImportFailure as error:
-            if error.place is None and (place := place_of_failure(error, shown_as)):
-                error.set_place(place)
+        except ImportFailure:
             raise
         except Exception as error:
             place = place_of_failure(error, shown_as)
@@ -122,7 +120,7 @@ def _apart(tensor: torch.Tensor) -> torch.Tensor:
 def explain(error: Exception, line: str = "") -> str:
     """One sentence for what PyTorch raised while it exported a program, at a line of it."""
     text = str(error)
-    if isinstance(error, NotRowMajor | OwnGenerator):
+    if isinstance(error, NotRowMajor | OwnGenerator | CopiedTogether):
         return text.splitlines()[0]
     kind = type(error).__name__
     if found := re.match("Unsupported input type <class '(.*?)'>", text):

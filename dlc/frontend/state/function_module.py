@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -38,7 +39,10 @@ class FunctionModule(torch.nn.Module):
 
 
 def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Sequence[Binding]]]:
-    """The modules and tensors that code reads, by name, and where; a method reads its module."""
+    """
+    The modules and tensors that code reads, by name, and where; a method reads its module. Modules
+    in containers, partial functions and objects have the names of their classes.
+    """
     reached = Bindings()
     found: dict[str, tuple[torch.nn.Module | torch.Tensor, list[Binding]]] = {}
     for binding in reached.reach(function):
@@ -49,4 +53,15 @@ def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Se
                 bindings.append(binding)
     for owner in reached.receivers:
         found.setdefault(type(owner).__name__.lower(), (owner, []))
+    known = {id(part) for value, _ in found.values() for part in _modules(value)}
+    for module in reached.modules:
+        if id(module) not in known:
+            known.update(map(id, module.modules()))
+            name = type(module).__name__.lower()
+            free = (f"{name}_{n}" if n else name for n in count())
+            found[next(n for n in free if n not in found)] = module, []
     return dict(found)
+
+
+def _modules(value: torch.nn.Module | torch.Tensor) -> Iterable[torch.nn.Module]:
+    return value.modules() if isinstance(value, torch.nn.Module) else ()

@@ -126,6 +126,8 @@ class Bindings:
     found: dict[Hashable, Binding] = field(default_factory=dict)
     receivers: list[torch.nn.Module] = field(default_factory=list)
     """The modules whose bound methods are reached."""
+    modules: list[torch.nn.Module] = field(default_factory=list)
+    """The modules that are reached, also in containers and objects."""
     _seen: dict[Hashable, Reached] = field(default_factory=dict)
     """By identity, and kept, so that it stays theirs."""
 
@@ -164,6 +166,7 @@ class Bindings:
                 yield value.__func__, (type(value.__self__),)
                 yield value.__self__, ()
             case torch.nn.Module():
+                self.modules.append(value)
                 for kind, modules in _by_kind(value).items():
                     yield from self._in_modules(kind, modules)
             case staticmethod() | classmethod():
@@ -184,6 +187,9 @@ class Bindings:
                 kind, names = (value, CALLED_CLASS) if of_class else (type(value), CALLED)
                 yield from self._members(kind, names, (kind,))
                 yield _wrapped(value), owners
+                if not of_class and not is_foreign(kind.__module__):
+                    own = getattr(value, "__dict__", {}).values()
+                    yield from ((v, ()) for v in own if isinstance(v, torch.nn.Module))
 
     def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
         yield _wrapped(function), owners

@@ -25,7 +25,8 @@ def chain_into(
 
     The result of each is read by one of them or `last` alone, at one load, and has as many elements
     as that one stores: so no such merge repeats work, and each saves a launch and what is stored in
-    between. With `last` they have no more than MAX_OPS operations.
+    between. None of them scans, which what reads it would have to follow. With `last` they have no
+    more than MAX_OPS operations.
     """
     found: list[KernelOp] = []
     size = merges.facts(last).size
@@ -44,8 +45,9 @@ def chain_into(
             continue
         if not chains(merges, kernel, reader):
             continue
-        size += merges.facts(kernel).size
-        if size > MAX_OPS or not _repeats_nothing(kernel, reader, merges):
+        facts = merges.facts(kernel)
+        size += facts.size
+        if facts.scans or size > MAX_OPS or not _repeats_nothing(kernel, reader, merges):
             break
         found.append(kernel)
         look_behind(kernel)
