@@ -51,10 +51,9 @@ REASONS = {
     "along the diagonal half is masked, and computed.",
     r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 1.5 "
     "us each, for sums that are split among blocks, as there are few rows.",
-    r"convolution/transposed[12]d|convolution-chain/transposed_mean": "Every second or third "
-    "result is stored at a time, in as many parts of each sector; rows of 58, 130 or 258 points "
-    "leave a tenth of blocks idle; with strides, which points of a window a result meets is asked "
-    "for each chunk, so that none is copied ahead.",
+    r"convolution/transposed[12]d|convolution-chain/transposed_mean": "Every second result is "
+    "stored at a time, in as many parts of each sector, where results meet different numbers of "
+    "points of a window; rows of 58, 130 or 258 points leave a tenth of blocks idle.",
     r"convolution(-chain)?/|block/": "Blocks of powers of 2 points lie beyond images of 14 or 28 "
     "points a row by an eighth; 14 x 14 points of few images leave SMs idle, or split K. Where "
     "tiles are small, images are copied again for each point of a window.",

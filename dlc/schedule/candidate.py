@@ -107,6 +107,9 @@ class Candidate:
     """The side, rows or columns, on which a thread has all its points beside, so that neighbours
     are neighbouring threads'; on the other, and on both if None, it has strips, read at once."""
 
+    gaps: int = 1
+    """Threads side by side that store what lies between neighbours: all `Problem.gaps`, or one."""
+
     depths: ClassVar[tuple[int, ...]] = (3, 2)
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
     vector: ClassVar[int] = VECTOR
@@ -154,7 +157,7 @@ class Candidate:
     @cached
     def thread_count(self) -> int:
         """Threads of a block that compute."""
-        return prod(self.threads)
+        return prod(self.threads) * self.gaps
 
     @property
     def block_threads(self) -> int:
@@ -218,9 +221,15 @@ class Candidate:
         rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
         return self._points(rows, columns) * p.computed_bytes_
 
+    @property
+    def copied(self) -> tuple[int, int]:
+        """Rows and columns of operands of a block: other ones for each gap along one of the two."""
+        (rows, columns), stored = self.block, self.problem.stored[0]
+        return (rows * self.gaps, columns) if stored else (rows, columns * self.gaps)
+
     def _points(self, row_operands: float, column_operands: float) -> int:
         """Elements of one chunk of so many operands."""
-        rows, columns = self.block
+        rows, columns = self.copied
         return ceil((rows * row_operands + columns * column_operands) * self.points)
 
     @cached
@@ -273,7 +282,7 @@ class Candidate:
         p = self.problem
         sides = zip((p.rows, p.columns), p.beside, self.spread, strict=True)
         tiles = prod(ceil(n / a) * ceil(other / b) for n, other, (a, b) in sides)
-        return p.batch * tiles * self.splits
+        return p.batch // self.gaps * tiles * self.splits
 
     @cached
     def spread(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -355,7 +364,7 @@ class Candidate:
     def _work(self, *, together: bool) -> float:
         """Instructions of all threads in a chunk for what is computed, together or by each."""
         p, threads = self.problem, self.thread_count
-        rows, columns = self.block if together else (n * threads for n in self.thread)
+        rows, columns = self.copied if together else (n * threads for n in self.thread)
         work = self.points * (rows * p.row_work + columns * p.column_work)
         if together:
             copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
@@ -376,7 +385,7 @@ class Candidate:
         steps, warps = self.points / VECTOR, self.thread_count / t.warp
         longest = max(ffma * t.warp / t.fp32_lanes, issue)
         slots = warps * (self.beside * t.warp / t.issue_lanes + steps * longest)
-        lines = grain.line_clocks(self.problem, self.block, self.points)
+        lines = grain.line_clocks(self.problem, self.copied, self.points)
         return (slots,), (warps * steps * wavefronts + lines,)
 
     @cached
@@ -433,7 +442,8 @@ class Candidate:
     @cached
     def stored_seconds(self) -> float:
         """Seconds that L2 takes where sectors are stored in parts."""
-        return grain.stored_seconds(self.problem, self.spread, self.points_held, self.target)
+        held, between = self.points_held, self.gaps
+        return grain.stored_seconds(self.problem, self.spread, held, between, self.target)
 
     @property
     def l2_bytes(self) -> float:
@@ -443,7 +453,7 @@ class Candidate:
     @cached
     def fetched_bytes(self) -> float:
         """Bytes of the sectors of a chunk of the operands."""
-        fetched = grain.fetched_elements(self.problem, self.block, self.spread)
+        fetched = grain.fetched_elements(self.problem, self.copied, self.spread)
         return max(self.slab_bytes, fetched * self.points * self.problem.bytes_)
 
     @cached
@@ -532,6 +542,7 @@ class Candidate:
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         split += WORDS[self.ending][1]
         split += "" if self.lone is None else ", stored side by side"
+        split += f" with {self.gaps - 1} between" if self.gaps > 1 else ""
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.block_threads} threads, chunks of {self.chunk}"

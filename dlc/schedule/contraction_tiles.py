@@ -48,6 +48,8 @@ class Tiled:
     column: BlockArgument
     beside: tuple[BlockArgument | None, BlockArgument | None]
     """An axis of rows over which a block spreads those of `row`, and one of columns."""
+    between: BlockArgument | None
+    """An axis whose points lie between neighbours along the axis that is stored apart."""
     chunked: Mapping[loop.LoadOp, frozenset[SSAValue]]
     """The loads that vary along K, and along what else."""
     problem: Problem
@@ -138,13 +140,33 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         spreads |= tiled is (row, column)[side] and 1 < step < SECTOR
         return max(inward, key=outer.hint) if inward and spreads else None
 
-    beside = other(found.rows, row), other(found.columns, column)
+    between = _between(outer, reduce, (row, column))
+    columns = [axis for axis in found.columns if axis is not between]
+    rows = [axis for axis in found.rows if axis is not between]
+    beside = other(rows, row), other(columns, column)
     problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
+    problem = replace(problem, gaps=outer.hint(between) if between else 1)
     if row.index > column.index and problem.tensor and problem.tensor.along_k is not None:
         # A warpgroup's rows are along whichever axis stands first (`register-tile`).
         found, row, column, beside = found.turned, column, row, (beside[1], beside[0])
         problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
-    return Tiled(outer, found, row, column, beside, chunked, problem)
+    return Tiled(outer, found, row, column, beside, between, chunked, problem)
+
+
+def _between(
+    outer: loop.ForOp, reduce: loop.ReduceOp, sides: tuple[BlockArgument, BlockArgument]
+) -> BlockArgument | None:
+    """
+    The axis inside of one that is stored apart whose points fill the gaps, if all of them are
+    summed over the same points.
+    """
+    side, step, _ = _stored(outer, sides)
+    stores = [op for op in outer.body.block.ops if isinstance(op, loop.StoreOp)]
+    if reduce.yielded.where or step == 1 or not stores:
+        return None
+    inside = [axis for axis in outer.axes[sides[side].index + 1 :] if axis not in sides]
+    fill = (a for a in inside if outer.least(a) == step == outer.most(a))
+    return next((a for a in fill if _step(stores[-1], a) == 1), None)
 
 
 def _problem(
@@ -214,6 +236,13 @@ def _problem(
         column_edges=column_edges,
         lines=(row_lines, column_lines),
         stored=_stored(outer, (row, column)),
+        divided=any(
+            subscript.coefficient(axis) is None
+            for op in outer.body.block.ops
+            if isinstance(op, loop.StoreOp)
+            for subscript in op.subscripts
+            for axis in (row, column)
+        ),
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(op, v) for op, v in chunked.items() if v & {row, column}),

@@ -66,17 +66,21 @@ def line_clocks(problem: Problem, block: Pair, points: int) -> float:
 
 
 def stored_seconds(
-    problem: Problem, spread: tuple[Pair, Pair], held: tuple[Pair, Pair], target: Target
+    problem: Problem,
+    spread: tuple[Pair, Pair],
+    held: tuple[Pair, Pair],
+    between: int,
+    target: Target,
 ) -> float:
     """
     Seconds that L2 takes for parts of sectors that are stored after the first, by blocks that are
     at their ends together: of a sector, an instruction of a warp has what lanes hold that are
-    neighbours in memory, each a strip of those that it holds.
+    neighbours in memory, each a strip of those that it holds, and so many `between` two strips.
     """
     side, step, width = problem.stored
     points, own = spread[side][0], held[side][0]
     sector, strip = SECTOR_BYTES // problem.bytes_, next((n for n in STRIPS if own % n == 0), own)
     lanes = max(min(points // own, sector / (strip * step)), 1)
-    parts = sector / min(gcd(width, strip) * lanes, sector)
+    parts = sector / min(gcd(width, strip) * lanes * between, sector)
     again = problem.batch * problem.results * problem.bytes_ * (parts - 1)
     return target.stored_rate * again / target.l2_bandwidth

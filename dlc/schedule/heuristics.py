@@ -197,6 +197,8 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
         for axis, size, n in zip(axes, sizes, held, strict=True):
             if axis is not None and (size > 1 or axis in (row, column)):
                 block[axis], points[axis], dealt[axis] = size, n, size // n
+    if tiled.between is not None and best.gaps > 1:
+        block[tiled.between] = dealt[tiled.between] = best.gaps
     tiled_axes = outer.axes[min(axis.index for axis in outer.axes if axis in block) :]
 
     def per_axis(sizes: dict[SSAValue, int], axes: Sequence[BlockArgument] = tiled_axes) -> str:

@@ -70,6 +70,11 @@ class Problem:
     stored: tuple[int, int, int] = (1, 1, 4)
     """Along what the results are in memory, 0 for rows and 1 for columns; how far apart neighbours
     along that are, in elements, and how many can be stored at once."""
+    divided: bool = False
+    """True if where results are stored is a quotient, as of places that are one axis."""
+    gaps: int = 1
+    """Of the batch, points of an axis that lie between neighbours which are stored apart, as
+    classes of results of a transposed convolution do."""
     row_factors: int = 1
     """Values along rows that are multiplied with values along columns: two sums may share one."""
     column_factors: int = 1

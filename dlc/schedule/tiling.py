@@ -18,7 +18,7 @@ from dlc.schedule.problem import Problem
 from dlc.schedule.rising_order import Rising
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.schedule.warpgroup_candidate import warpgroup_tiles
-from dlc.target import MAX_REGISTERS, Target
+from dlc.target import MAX_REGISTERS, MAX_THREADS, Target
 
 WARP_TILES = (
     *((64, 64), (64, 32), (32, 64), (32, 32)),
@@ -49,7 +49,8 @@ twice `MANY` sums, of which a step has twice as many."""
 MOST = 128
 """Sums of a thread that leave registers for their factors; `MANY` leave some for where they are
 stored, too, which the compiler computes beside a sole chunk of multiply-adds (ptxas, rows of 54 of
-64 images: 255 registers, 1200 bytes spilled)."""
+64 images: 255 registers, 1200 bytes spilled), or divides for (places of volumes as one axis, 384
+bytes)."""
 TOLERANCE = 1.1
 """The ratio of two times up to which the estimate cannot tell them apart."""
 SHAPES = 5
@@ -205,7 +206,7 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
             continue
         sums = prod(thread) * problem.sums
         of_one_chunk = chunk >= problem.k * problem.taps and not problem.is_flat
-        if sums > (MANY if of_one_chunk else MOST):
+        if sums > (MANY if of_one_chunk or problem.divided else MOST):
             continue
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue
@@ -216,6 +217,8 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
             lone = replace(tile, lone=side)
             if lone.points_held[side][0] == 1:
                 yield lone
+                if 1 < problem.gaps <= MAX_THREADS // lone.thread_count:
+                    yield replace(lone, gaps=problem.gaps)
 
 
 def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -156,3 +157,23 @@ def test_it_is_done_where_it_pays(chip: str) -> None:
         w = torch.empty(128, 64, 3, 3, device=x.device)
         text = dlc.compile(lambda x, w: F.conv2d(x, w, padding=1), (x, w), target=chip).ir("loop")
         assert text.count("loop.kernel @") == expected
+
+
+@pytest.mark.parametrize("chip", ["sm_90"])
+@pytest.mark.parametrize(("stride", "window", "padding"), [(2, 2, 0), (3, 3, 0), (2, 4, 1)])
+def test_results_between_others_are_of_the_same_block(
+    stride: int, window: int, padding: int, chip: str
+) -> None:
+    """Neighbouring threads store them: every result of a row, not each second or third."""
+    inputs = whole(3, 8, 7, 17), whole(8, 19, window, window)
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, w, stride=stride, padding=padding)
+
+    made = dlc.compile(program, inputs, target=chip)
+    found = [
+        re.search(rf",8,{stride} thread=[\d,]+,8,{stride}}}", k.schedule) for k in made.kernels
+    ]
+    assert any(found)
+    (found,) = run_module(parse(made.ir("kernel")), [t.numpy() for t in inputs])
+    assert torch.equal(torch.tensor(found), program(*inputs))

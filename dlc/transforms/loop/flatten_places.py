@@ -143,9 +143,10 @@ def _read_flat(kernel: loop.KernelOp, found: FlatPlaces, flat: SSAValue) -> None
     again = read_laid(kernel, found.load, flat, found.place(point), found.where)
     own = [slide.axis.index for slide in slides]
     block, extents = outer.body.block, [*outer.all_extents]
-    run, place = block.insert_arg(IndexType(), 0), block.insert_arg(IndexType(), len(extents) + 1)
+    last = max(own)  # what lies inside of it lies inside of the places
+    run, place = block.insert_arg(IndexType(), 0), block.insert_arg(IndexType(), last + 2)
     run.name_hint, place.name_hint = "run", "place"
-    outer.set_axes([found.runs, *extents, RUN])
+    outer.set_axes([found.runs, *extents[: last + 1], RUN, *extents[last + 1 :]])
     parts = found.parts(Expr.of(run) * RUN + place)
     meaning = dict[SSAValue, Expr](zip((s.axis for s in slides), parts, strict=True))
     ends = {s.axis: meaning[s.axis] * -1 + (s.places - 1) for s in slides}
@@ -165,5 +166,5 @@ def _read_flat(kernel: loop.KernelOp, found: FlatPlaces, flat: SSAValue) -> None
     for axis in meaning:
         assert isinstance(axis, BlockArgument)
         block.erase_arg(axis)
-    kept = [extents[n] for n in range(len(extents)) if n not in own]
-    outer.set_axes([found.runs, *kept, RUN])
+    kept = [extents[n] for n in range(last) if n not in own]
+    outer.set_axes([found.runs, *kept, RUN, *extents[last + 1 :]])
