@@ -108,7 +108,7 @@ def judge_all(record: Record, tasks: Sequence[Task], processes: int, seconds: fl
     end, total = time.monotonic() + seconds, sum(len(task.numbers) for task in tasks)
     said = Counter[str]()
     # One who ends this process ends those that judge for it, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     by_default = signal.SIGTERM, signal.SIG_DFL
     with get_context("fork").Pool(processes, signal.signal, by_default, TASKS) as pool:
         answers = pool.imap_unordered(partial(_answer, day=time.strftime("%Y-%m-%d")), tasks)
