@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.layouts import shape_of
@@ -95,12 +96,14 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
     at: dict[SSAValue, Expr] = {}
     for stored, wanted in zip(store.subscripts, load.subscripts, strict=True):
         at.update(dict.fromkeys(stored.values(), wanted))
-    values = dict(refs)
+    values, around = dict(refs), _outermost(load)
     for op in _program(producer):
         if isinstance(op, StoreOp):
             continue
         copy = op.clone(values)
-        block.insert_op_before(copy, load)
+        # A constant comes to where `hoist` would bring it, whenever that is called.
+        place = around if not op.operands and not op.regions else load
+        Rewriter.insert_op(copy, InsertPoint.before(place))
         for inner in copy.walk():
             if isinstance(inner, IndexedOp):
                 if any(v in at for v in inner.indices) or where:
@@ -117,6 +120,13 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
     load.result.replace_all_uses_with(result)
     load.detach()
     load.erase()
+
+
+def _outermost(op: Operation) -> Operation:
+    """The operation of a kernel's block that `op` is or stands in."""
+    while (outer := op.parent_op()) is not None and not isinstance(outer, KernelOp):
+        op = outer
+    return op
 
 
 def materialize(op: Operation, at: dict[SSAValue, Expr]) -> None:
