@@ -36,11 +36,12 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:003", "hoist-invariants"),  # invariant work moves out, equal work is done once
     ("l:004", "update-in-place"),  # what is written back to an argument is computed there
     ("l:005", "fuse-loops"),  # kernels merge where that is faster
-    ("l:006", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
-    ("l:007", "pack-operands"),  # operands that lie against the grain are laid out first
-    ("l:008", "flatten-places"),  # places of windows are one axis, wherever rows end
-    ("l:009", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:010", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:006", "join-dimensions"),  # what readers take as one dimension is stored as one
+    ("l:007", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
+    ("l:008", "pack-operands"),  # operands that lie against the grain are laid out first
+    ("l:009", "flatten-places"),  # places of windows are one axis, wherever rows end
+    ("l:010", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:011", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

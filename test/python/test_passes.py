@@ -65,6 +65,10 @@ def siblings(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> tuple[torch.T
     return torch.relu(x @ v), x @ w
 
 
+def joined_heads(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return x.softmax(-1).transpose(1, 2).flatten(2) @ w
+
+
 PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ...] = (
     (torch.matmul, ones((1024, 1024), (1024, 1024))),
     (torch.matmul, ones((16, 4096), (4096, 64))),
@@ -80,6 +84,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (torch.amax, (*ones((16384, 64)), 0)),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
     (torch.conv_transpose2d, ones((64, 128, 16, 16), (128, 64, 2, 2))),
+    (joined_heads, ones((1, 8, 64, 64), (512, 512))),
     (rows, ones((3, 5, 8)), ({0: Dim("b"), 1: Dim("s")},)),
 )
 """Functions, what they are called with, and the sizes of that if there are any."""
