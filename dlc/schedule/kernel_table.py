@@ -12,7 +12,9 @@ from dlc.dialects import flow, host_flow, tile
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
+from dlc.dialects.size import symbols_around
 from dlc.ir.provenance import ops_of
+from dlc.ir.sizes import Size
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
 from dlc.text import counted, table
@@ -87,11 +89,15 @@ FOR = (flow.ForOp, host_flow.ForOp)
 
 
 def turns_around(op: Operation) -> int:
-    """How often an operation runs, as far as the lengths of loops tell."""
+    """How often an operation runs, as far as the lengths of loops tell: sizes as is likely."""
     parent = op.parent_op()
     if parent is None:
         return 1
-    return turns_around(parent) * (parent.trips if isinstance(parent, FOR) else 1)
+    turns = parent.trips if isinstance(parent, FOR) else 1
+    if isinstance(turns, Size):
+        known = symbols_around(parent)
+        turns = turns.evaluate({name: known[name].likely for name in turns.names})
+    return turns_around(parent) * turns
 
 
 def _is_flow(op: Operation) -> bool:

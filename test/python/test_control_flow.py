@@ -255,6 +255,7 @@ def test_turns_may_be_a_size(mark: Any, tmp_path: Path) -> None:
     sources = [{f.source for f in variant.executor.funcs} for variant in program.variants]
     assert sources == [sources[0]] * 2
     assert {verdict.answer for verdict in program.check()} == {"clean"}
+    assert "4 kernels, launched 15 times: " in program.explain()  # as of 6 turns
     program.save(tmp_path / "saved.dlc")
     loaded = dlc.load_program(tmp_path / "saved.dlc", "host")
     torch.testing.assert_close([tree_leaves(loaded(*given)) for given in calls], expected)
