@@ -426,7 +426,7 @@ class CascadeCandidate:
         left = ceil(blocks / t.sms)
         turns = ceil(left * self.thread_count / t.threads_per_sm)
         clocks = turns * START + chunks * max(turns * alone, left * busy)
-        l2_bytes = blocks * (chunks * self._chunk_bytes + self._row_bytes)
+        l2_bytes = int(blocks * (chunks * self._chunk_bytes + self._row_bytes))
         longest = max(clocks / t.clock, l2_bytes / t.l2_bandwidth)
         if splits > 1:
             return ROUNDED * (longest + t.latency_seconds)
