@@ -108,6 +108,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x: (x.half() * (x[0, 2].item() / 8), x.half().sum() * x.max().item()),
         (X,),
     ),
+    "digits beside halves": (
+        lambda x: [
+            (y * most, most / y, y * (x.argmax().item() + 998), y.clone().div_(most))
+            for most in (x[0, 2].item() / 9, x[1, 2].item() / 7)
+            for y in (x.half(), x.bfloat16())
+        ],
+        (X,),
+    ),
+    "a power in f64": (
+        lambda x: [(x.float_power(n) - x.double() ** n) * 2.0**40 for n in [x[0, 2].item() / 9]],
+        (X,),
+    ),
     "filled": (filled, (X,)),
     "in control flow": (
         lambda x: torch.cond(x.sum() > 0, torch.neg, lambda x: x * math.sqrt(2.0), (x,)),

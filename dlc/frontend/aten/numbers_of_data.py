@@ -75,9 +75,9 @@ def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         return args, kwargs
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
     if name == "clamp" or name == "clip":  # take both bounds as tensors, or none
-        args = (args[0], *(_if_number(bound, tensors) for bound in args[1:]))
-        return args, {key: _if_number(bound, tensors) for key, bound in kwargs.items()}
-    return tree_map_only(NUMBERS, lambda number: _beside(number, tensors), (args, kwargs))
+        args = (args[0], *(_if_number(bound, tensors, name) for bound in args[1:]))
+        return args, {key: _if_number(bound, tensors, name) for key, bound in kwargs.items()}
+    return tree_map_only(NUMBERS, lambda number: _beside(number, tensors, name), (args, kwargs))
 
 
 def is_of_data(value: object) -> bool:
@@ -92,20 +92,26 @@ def is_of_data(value: object) -> bool:
     )
 
 
-def _if_number(value: Any, tensors: list[Tensor]) -> Any:
+def _if_number(value: Any, tensors: list[Tensor], name: str) -> Any:
     is_number = isinstance(value, (int, float, *NUMBERS)) and not isinstance(value, bool)
-    return _beside(value, tensors) if is_number else value
+    return _beside(value, tensors, name) if is_number else value
 
 
-def _beside(number: Any, tensors: list[Tensor]) -> Tensor:
+def _beside(number: Any, tensors: list[Tensor], name: str) -> Tensor:
     """
     A tensor without dimensions that gives an operation of some tensors the type that the number
-    would. Beside floats with dimensions it decides nothing, and has more digits than halves.
+    would. Beside halves with dimensions it decides nothing, and is of f64: arithmetic keeps the
+    digits of a number.
     """
+    if name == "float_power":
+        return torch.scalar_tensor(number, dtype=torch.float64)
     kind = _kind(number)
     dtype = torch.get_default_dtype() if kind is torch.float64 else kind
     for tensor in tensors:
         dtype = torch.result_type(tensor, torch.zeros((), dtype=dtype).item())
+    halves = dtype in (torch.float16, torch.bfloat16) and name != "lerp"  # takes no other type
+    if halves and any(t.dtype is dtype and t.dim() for t in tensors):
+        dtype = torch.float64
     return torch.scalar_tensor(number, dtype=dtype)
 
 

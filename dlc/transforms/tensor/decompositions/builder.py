@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import i64
+from xdsl.dialects.builtin import f64, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
@@ -164,20 +164,28 @@ class TensorBuilder:
     ) -> SSAValue:
         """
         `function` of operands (tensors or numbers) converted to the type `within` (that of the
-        result) and calculated in the type that stands for it; then the operation's result.
+        result) and calculated in the type that stands for it; then the operation's result. A
+        number is not rounded to a half first unless `within` says so, nor is a tensor of f64
+        without dimensions, which stands for one.
         """
+        exact = within is None and is_half(self.element)
         within = within or self.element
         calculated = compute_type(within)
         given = [v for v in inputs if isinstance(v, SSAValue)]
         if not given:
             refuse("expected at least one tensor operand")
 
+        def converted(x: Scalar, source: SSAValue) -> Scalar:
+            if not (exact and element_of(source) == f64 and not shape_of(source)):
+                x = x.to(within, explicit=is_half(within))
+            return x.to(calculated)
+
         def body(*scalars: Scalar) -> Scalar:
             rest = iter(scalars)
             block = scalars[0].body
             return function(
                 *(
-                    next(rest).to(within, explicit=is_half(within)).to(calculated)
+                    converted(next(rest), v)
                     if isinstance(v, SSAValue)
                     else block.constant(_byte(v) if is_unsigned(within) else v, calculated)
                     for v in inputs
