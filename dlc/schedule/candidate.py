@@ -1,8 +1,9 @@
 """
 Tilings of a contraction: candidates, and the cost of each on a target.
 
-A candidate says what a thread, a block and a chunk of K are, how many slots a ring has and into how
-many parts K is split. Its time is the longest of three, plus launches:
+A candidate says what a thread, a block and a chunk of K are (`dlc.schedule.block_tile`), how many
+slots a ring has and into how many parts K is split. Its time is the longest of three, plus
+launches:
 
 - *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
   memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, and of
@@ -24,38 +25,18 @@ from dataclasses import dataclass, fields
 from functools import cache
 from math import ceil, inf, prod
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule import grain
-from dlc.schedule.endings import (
-    WORDS,
-    Ending,
-    Parts,
-    ending_seconds,
-    folding_registers,
-    kept_bytes,
-    least_ending_seconds,
-)
-from dlc.schedule.problem import Problem
-from dlc.schedule.spreads import spread_over
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, VECTOR, BlockTile
+from dlc.schedule.endings import WORDS, Ending, ending_seconds, least_ending_seconds
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
-from dlc.target import START_CLOCKS, Target
+from dlc.target import START_CLOCKS
 from dlc.text import microseconds
 
-VECTOR = 4
-"""Elements of fp32 in a 16-byte access."""
 MANY = 64
 """Sums of a thread whose products with a chunk of factors are written out in full."""
-FACTORS_AT_ONCE = 2
-"""Points of K of which a thread holds the factors, as nvcc has it."""
-ADDRESSES = 32
-"""Registers of a thread beside sums and factors."""
-CHUNK_INSTRUCTIONS = 40
-"""Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
-COPY_INSTRUCTIONS = 4
-"""Instructions of a thread for one copy of 16 bytes."""
 UNROLLED_ROUNDS = 8
 """Most rounds of copies dealt to the threads that are written without a loop, and so are waited for
 together."""
@@ -91,33 +72,8 @@ def _own_fields(kind: type[Candidate]) -> Callable[[Candidate], Hashable]:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One way to tile a problem for a target."""
-
-    problem: Problem
-    target: Target
-    thread: tuple[int, int]
-    threads: tuple[int, int]
-    chunk: int
-    depth: int
-    splits: int
-    ending: Ending = "workspace"
-    """What folds the parts of sums that blocks share."""
-    lone: int | None = None
-    """The side, rows or columns, on which a thread has all its points beside, so that neighbours
-    are neighbouring threads'; on the other, and on both if None, it has strips, read at once."""
-
-    gaps: int = 1
-    """Threads side by side that store what lies between neighbours: all `Problem.gaps`, or one."""
-
-    depths: ClassVar[tuple[int, ...]] = (3, 2)
-    """Slots that rings may have; the first of two numbers that cost the same is taken."""
-    vector: ClassVar[int] = VECTOR
-    """Points of K that a thread takes at once."""
-    precision: ClassVar[str] = ""
-    """What tensor cores multiply factors of f32 in, if they do."""
-    apart: ClassVar[bool] = False
-    """True if they sum each chunk apart, which is added to the sums of those before."""
+class Candidate(BlockTile):
+    """One way to tile a problem for a target, and the time that it takes."""
 
     def with_ring(self, depth: int, splits: int, *, ending: Ending) -> Self:
         """The same tile with rings of other depths, for K in other parts."""
@@ -149,21 +105,6 @@ class Candidate:
         """By what other products than those of threads, or of halves by warps, if at all."""
         return self.precision
 
-    @cached
-    def block(self) -> tuple[int, int]:
-        """Rows and columns of outputs of a block."""
-        return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
-
-    @cached
-    def thread_count(self) -> int:
-        """Threads of a block that compute."""
-        return prod(self.threads) * self.gaps
-
-    @property
-    def block_threads(self) -> int:
-        """All of a block."""
-        return self.thread_count
-
     @property
     def pipeline(self) -> str:
         """The step that has chunks requested ahead."""
@@ -180,143 +121,6 @@ class Candidate:
         """Clocks of blocks beside their chunks, where they follow others on an SM."""
         return START
 
-    @cached
-    def chunks(self) -> int:
-        """Chunks that a block works through."""
-        p = self.problem
-        return ceil(ceil(p.k / self.chunk) * p.taps / self.splits)
-
-    @cached
-    def points(self) -> int:
-        """Points of K in a chunk, in runs."""
-        return min(self.chunk, self.problem.k + -self.problem.k % self.vector)
-
-    @cached
-    def copies(self) -> float:
-        """Instructions of all threads to copy a chunk of the operands."""
-        p = self.problem
-        scalar = self._points(p.scalar_row_operands, p.scalar_column_operands)
-        return COPY_INSTRUCTIONS * (max(self.slab_bytes - scalar * p.bytes_, 0) / 16 + scalar)
-
-    @cached
-    def slab_bytes(self) -> int:
-        """Bytes of shared memory that one chunk of the inputs takes."""
-        p = self.problem
-        return self._points(p.row_operands, p.column_operands) * p.bytes_
-
-    @property
-    def computed_type(self) -> str:
-        """The type of what is computed once for the block, if only that of one type is."""
-        return ""
-
-    @property
-    def computed_bytes(self) -> int:
-        """Bytes of shared memory for a chunk of what is computed once for the block."""
-        return self._computed_bytes if self.computes else 0
-
-    @property
-    def _computed_bytes(self) -> int:
-        """Bytes of a chunk of the factors on the sides where something is computed."""
-        p = self.problem
-        rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
-        return self._points(rows, columns) * p.computed_bytes_
-
-    @property
-    def copied(self) -> tuple[int, int]:
-        """Rows and columns of operands of a block: other ones for each gap along one of the two."""
-        (rows, columns), stored = self.block, self.problem.stored[0]
-        return (rows * self.gaps, columns) if stored else (rows, columns * self.gaps)
-
-    def _points(self, row_operands: float, column_operands: float) -> int:
-        """Elements of one chunk of so many operands."""
-        rows, columns = self.copied
-        return ceil((rows * row_operands + columns * column_operands) * self.points)
-
-    @cached
-    def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block: all slots, and room for padding if there is any."""
-        slots = self.depth if self.rings else 1
-        size = self.slab_bytes * slots + self.computed_bytes
-        return size * 5 // 4 if self.problem.padded or not self.problem.is_plain else size
-
-    @cached
-    def rings(self) -> bool:
-        """True if chunks are copied to rings."""
-        return self.chunks > 1 and not self.problem.skips
-
-    @cached
-    def registers(self) -> int:
-        """
-        Registers of a thread: its sums, two points of K of all factors, addresses (nvcc 13.0 for
-        sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; of convolutions 142 to 150 of 8x8, 186 to 255
-        of 16x8).
-        """
-        p, (rows, columns) = self.problem, self.thread
-        factors = rows * p.row_factors + columns * p.column_factors
-        beside = ADDRESSES if p.is_flat else 2 * ADDRESSES - 8
-        count = rows * columns * p.sums + FACTORS_AT_ONCE * factors + beside
-        return count + -count % 8
-
-    @cached
-    def registers_held(self) -> int:
-        """Registers of a thread that its block keeps others from, with those for the fold."""
-        return max(self.registers, folding_registers(self.parts, self.ending))
-
-    @cached
-    def shared_held(self) -> int:
-        """Bytes of shared memory of a block, with those for what others read."""
-        return self.shared_bytes + kept_bytes(self.parts, self.thread_count, self.ending)
-
-    @property
-    def parts(self) -> Parts:
-        return self._parts(self.splits)
-
-    def _parts(self, splits: int) -> Parts:
-        """What so many blocks leave of a point."""
-        p, groups = self.problem, self.blocks // self.splits
-        points = p.batch * p.results
-        return Parts(splits, points, self.sums, groups, self.sums * self.thread_count, p.sums)
-
-    @cached
-    def blocks(self) -> int:
-        p = self.problem
-        sides = zip((p.rows, p.columns), p.beside, self.spread, strict=True)
-        tiles = prod(ceil(n / a) * ceil(other / b) for n, other, (a, b) in sides)
-        return p.batch // self.gaps * tiles * self.splits
-
-    @cached
-    def spread(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """
-        The rows of a block along their axis and along the one beside it, and its columns, so that
-        the fewest lie beyond; at least as many along an axis as are read from memory at once.
-        """
-        p, block, least = self.problem, self.block, self.least_along
-        held = [n if side == self.lone else 1 for side, n in enumerate(self.thread)]
-        along_rows = spread_over(block[0], p.rows, p.beside[0], least[0], held[0])
-        return along_rows, spread_over(block[1], p.columns, p.beside[1], least[1], held[1])
-
-    @property
-    def least_along(self) -> tuple[int, int]:
-        """The least of a block's rows along their axis, and of its columns: what is fetched from
-        memory at once."""
-        return grain.SECTOR, grain.SECTOR
-
-    @property
-    def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of a thread's rows those along their axis and along the one beside it; its columns."""
-        return grain.points_held(self.thread, self.spread, self.lone, VECTOR)
-
-    @cached
-    def resident(self) -> int:
-        """Blocks that an SM runs at once; 0 if none fits."""
-        held = occupancy(self.target, self.block_threads, self.registers_held, self.shared_held)
-        return held.blocks
-
-    @property
-    def cluster(self) -> int:
-        """Blocks that run at the same time because they read each other's shared memory."""
-        return self.splits if self.ending == "cluster" else 1
-
     @property
     def reads(self) -> tuple[int, int]:
         """Shared loads of a thread for four points of K, of rows and of columns."""
@@ -332,11 +136,6 @@ class Candidate:
         """Instructions that a thread issues for a chunk beside its steps."""
         work = min(self._work(together=True), self._work(together=False))
         return CHUNK_INSTRUCTIONS + (self.copies + work) / self.thread_count
-
-    @property
-    def sums(self) -> int:
-        """Sums of a thread."""
-        return prod(self.thread) * self.problem.sums
 
     @cached
     def share(self) -> float:
@@ -355,21 +154,6 @@ class Candidate:
         """The share of copies among the instructions of a chunk."""
         copies = self.copies / self.thread_count
         return copies / (self.points / VECTOR * sum(self.step) + self.beside)
-
-    @cached
-    def computes(self) -> bool:
-        """True if what is computed of inputs is computed once for the block."""
-        return self._work(together=True) < self._work(together=False)
-
-    def _work(self, *, together: bool) -> float:
-        """Instructions of all threads in a chunk for what is computed, together or by each."""
-        p, threads = self.problem, self.thread_count
-        rows, columns = self.copied if together else (n * threads for n in self.thread)
-        work = self.points * (rows * p.row_work + columns * p.column_work)
-        if together:
-            copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
-            work += CHUNK_INSTRUCTIONS * threads + copied
-        return work
 
     @cached
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -485,12 +269,6 @@ class Candidate:
         """Least for the first of candidates that take equally long: the largest thread tile, then
         the deepest ring."""
         return -prod(self.thread), -self.depth
-
-    @cached
-    def most_resident(self) -> int:
-        """No fewer blocks than an SM runs at once, however deep rings are and K is split."""
-        held = occupancy(self.target, self.block_threads, self.registers_held, self.slab_bytes)
-        return held.blocks
 
     @cached
     def full_clocks(self) -> float:

@@ -13,22 +13,12 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar, Self
 
-from xdsl.ir import SSAValue
-
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.ir.cached import cached
 from dlc.schedule.block_order import dealt, slowest
-from dlc.schedule.candidate import (
-    CHUNK_INSTRUCTIONS,
-    COPY_INSTRUCTIONS,
-    ROUNDED,
-    SHARED_WAVEFRONTS,
-    START,
-    UNROLLED_ROUNDS,
-    VECTOR,
-    WAVEFRONTS,
-)
-from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR
+from dlc.schedule.candidate import ROUNDED, SHARED_WAVEFRONTS, START, UNROLLED_ROUNDS, WAVEFRONTS
+from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.endings import (
     WORDS,
     Ending,
@@ -469,41 +459,3 @@ class CascadeCandidate:
             f"{self.chunk}{split}: {self.seconds * 1e6:.3g} us ({told}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
-
-
-def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> str:
-    """The schedule of attention in tiles, `split` being the step that splits the keys."""
-    outer, (row, column) = tiled.outer, (tiled.row, tiled.column)
-    axes = outer.axes[min(axis.index for axis in (row or column, column)) :]
-    sizes: dict[SSAValue, tuple[int, int]] = {
-        column: (best.block[1], best.threads[1]),
-    }
-    if row is not None:
-        sizes[row] = best.block[0], best.threads[0]
-    block = ",".join(str(sizes.get(a, (1, 1))[0]) for a in axes)
-    thread = ",".join(str(sizes.get(a, (1, 1))[1]) for a in axes)
-    held = [sizes[a][0] // sizes[a][1] for a in axes if a in sizes]
-    registers = ",".join(str(n) for n in held if n > 1) or "1"
-    lanes = f" lanes={best.lanes}" if best.lanes > 1 else ""
-    (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
-    staged = f" buffers={','.join(tiled.shared)}" if best.once_bytes else ""
-    steps = [
-        "tileify",
-        f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}",
-        *([split] if best.splits > 1 else []),
-        f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}{lanes}}}",
-        f"stage-inputs{{budget={budget}{staged} compute=true points={rows},{keys}}}",
-        f"register-tile{{extents={registers}{best.tile_options}}}",
-        *(["permute-register-tile"] if not best.tile_options else []),
-        *best.copy_steps,
-        f"mark-unroll{{limit={best.unrolled}}}",
-    ]
-    return ",".join(steps)
-
-
-def _order(tiled: TiledCascade, best: CascadeCandidate) -> str:
-    """The options for the order of blocks where some have more to do than others."""
-    if not best.waves or tiled.row is None or best.block[0] >= best.problem.rows:
-        return ""
-    last = f" last={len(tiled.outer.axes) - tiled.row.index}"
-    return f"{last} waves={best.waves}" if best.waves > 1 else last

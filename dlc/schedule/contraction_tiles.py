@@ -19,7 +19,7 @@ from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.ir.variance import Variance, variance
-from dlc.schedule.candidate import VECTOR
+from dlc.schedule.block_tile import VECTOR
 from dlc.schedule.grain import LINE, SECTOR
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.warp_candidate import warp_candidate_of

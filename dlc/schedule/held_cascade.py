@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import gcd, log2, prod
 
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import VECTOR
+from dlc.schedule.block_tile import VECTOR
 from dlc.schedule.cascade_tiles import PADDING, CascadeCandidate
 from dlc.schedule.endings import folding_registers
 from dlc.target import LINE_BYTES, WARP, WIDEST_ACCESS

@@ -21,7 +21,8 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates, ranked_cascades
-from dlc.schedule.cascade_tiles import CascadeCandidate, cascade_steps
+from dlc.schedule.cascade_steps import cascade_steps
+from dlc.schedule.cascade_tiles import CascadeCandidate
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.endings import Ending
 from dlc.schedule.estimate import fastest_form

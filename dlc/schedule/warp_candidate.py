@@ -12,12 +12,8 @@ from math import ceil, prod
 from typing import ClassVar
 
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import (
-    CHUNK_INSTRUCTIONS,
-    COPY_INSTRUCTIONS,
-    WAVEFRONTS,
-    Candidate,
-)
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
+from dlc.schedule.candidate import WAVEFRONTS, Candidate
 from dlc.schedule.problem import TensorProduct
 from dlc.schedule.units import path_clocks
 from dlc.target import BANK_BYTES, BANKS, WARP

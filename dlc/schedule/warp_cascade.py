@@ -12,11 +12,8 @@ from math import prod
 from typing import ClassVar
 
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import (
-    CHUNK_INSTRUCTIONS,
-    COPY_INSTRUCTIONS,
-    WAVEFRONTS,
-)
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
+from dlc.schedule.candidate import WAVEFRONTS
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import FACTOR, PADDING, CascadeCandidate
 from dlc.target import WARP, Target

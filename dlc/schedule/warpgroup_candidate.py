@@ -17,7 +17,8 @@ from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, START
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS
+from dlc.schedule.candidate import START
 from dlc.schedule.problem import Problem
 from dlc.schedule.units import issuing, path_clocks
 from dlc.schedule.warp_candidate import WarpCandidate

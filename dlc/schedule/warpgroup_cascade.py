@@ -15,7 +15,7 @@ from dlc.dialects.layouts import PERIOD, WIDTHS
 from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
 from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
-from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import FACTOR
 from dlc.schedule.warp_cascade import SCORE, SPECIAL, K, WarpCascade
