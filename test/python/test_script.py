@@ -98,6 +98,11 @@ SCRIPTS = {
         ["z", "x2"],
     ),
     "numbers that change": ("k = 2\nx = torch.randn(4)\nh = x * k\nk = 3\nr = h * k", ["x"]),
+    "numbers of tensors": (
+        "import math\nx = torch.randn(4, 8)\nn = x.abs().max().item()\nfor k in range(2):\n"
+        "    x = x / max(n, 1, math.exp(min(k, n)))\nr = x * math.sqrt(n) + math.log(n, 2)",
+        ["x"],
+    ),
     "updates": ("r = torch.randn(4)\nr += 1\nr *= r", ["r"]),
     "elements": ("x = torch.randn(4, 4)\nx[0] = 1.0\nr = x * 2", ["x"]),
     "targets": (

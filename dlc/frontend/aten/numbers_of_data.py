@@ -12,7 +12,8 @@ import builtins
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -51,19 +52,33 @@ TAKE_TENSORS = frozenset(
 @contextmanager
 def functions_of_numbers() -> Iterator[None]:
     """Within it `max` and `min` and the functions of `MATH` take numbers that come from tensors."""
-    replaced: list[tuple[Any, str, Any]] = [
-        (math, name, _computed_by(getattr(math, name), function)) for name, function in MATH.items()
-    ]
-    for name, later in (("max", torch.gt), ("min", torch.lt)):
-        replaced.append((builtins, name, _chosen(getattr(builtins, name), later)))
-    saved = [(module, name, getattr(module, name)) for module, name, _ in replaced]
-    for module, name, function in replaced:
-        setattr(module, name, function)
+    saved = [(module, name, getattr(module, name)) for module, name in _names()]
+    for module, name, original in saved:
+        setattr(module, name, of_numbers(original))
     try:
         yield
     finally:
-        for module, name, function in saved:
-            setattr(module, name, function)
+        for module, name, original in saved:
+            setattr(module, name, original)
+
+
+def of_numbers(value: Any) -> Any:
+    """What `functions_of_numbers` has in place of such a function; other values as they are."""
+    return _replacements().get(value, value) if isinstance(value, BuiltinFunctionType) else value
+
+
+def _names() -> list[tuple[ModuleType, str]]:
+    return [*((math, name) for name in MATH), (builtins, "max"), (builtins, "min")]
+
+
+@cache
+def _replacements() -> dict[Any, Callable[..., Any]]:
+    """For each function that does not take numbers from tensors one that does."""
+    return {
+        **{f: _computed_by(f, MATH[name]) for name, f in vars(math).items() if name in MATH},
+        builtins.max: _chosen(builtins.max, torch.gt),
+        builtins.min: _chosen(builtins.min, torch.lt),
+    }
 
 
 def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.aten.numbers_of_data import of_numbers
 from dlc.frontend.scripts.parts import Part, attribute, load, names_in
 from dlc.frontend.scripts.script_functions import ScriptFunctions
 from dlc.frontend.scripts.script_live import Live
@@ -124,6 +125,7 @@ class ProgramValues:
 
     def constant(self, value: Any, node: ast.expr) -> ast.Name:
         """A name for a value whatever becomes of the text's variables, in place of `node`."""
+        value = of_numbers(value)
         name = next((n for n, v in self.values.items() if v is value), None)
         if name is None:
             name = f"_value_{len(self.values)}"
