@@ -47,10 +47,8 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.frontend.export": "exported calls as Torch IR",
         "dlc.pipeline": "runs passes, shows observers",
     },
-    {
-        "dlc.frontend.scripts": "which statements are the program",
-        "dlc.frontend.aten": "operations in fewer others",
-    },
+    {"dlc.frontend.scripts": "which statements are the program"},
+    {"dlc.frontend.aten": "operations in fewer others"},
     {"dlc.frontend.state": "what a program reads beside its arguments"},
     {"dlc.frontend": "a program's source, its arguments, and what they must be"},
     {"dlc.dialects": "the six IRs: operations, verifiers, text, canonical forms"},
