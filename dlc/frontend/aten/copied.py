@@ -39,8 +39,12 @@ def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
 @contextmanager
 def copies_of_tensors() -> Iterator[None]:
     """Within it `copy.copy` of a tensor is another tensor of the same memory, as it is in eager."""
+    before = vars(torch.Tensor).get("__copy__")  # within another compilation there is one
     torch.Tensor.__copy__ = lambda self: self.view_as(self)  # pyright: ignore
     try:
         yield
     finally:
-        del torch.Tensor.__copy__  # pyright: ignore
+        if before is None:
+            del torch.Tensor.__copy__  # pyright: ignore
+        else:
+            torch.Tensor.__copy__ = before  # pyright: ignore
