@@ -63,6 +63,8 @@ def test_of_one_tensor_twice_and_of_its_view():
         lambda m: (lambda layers: lambda x: layers["m"](x))({"m": m}),
         lambda m: Around(m),
         lambda m: (lambda around: lambda x: around.m(x))(Around(m)),
+        lambda m: Beside([Around(m)]),
+        lambda m: Beside({"a": (m,)}),
     ],
 )
 def test_of_a_module_that_something_holds(held: Any) -> None:
@@ -73,6 +75,17 @@ def test_of_a_module_that_something_holds(held: Any) -> None:
     torch.testing.assert_close(module.weight.grad, x.sum(0).expand(3, 4))
     module.weight.data = torch.ones(3, 4)
     torch.testing.assert_close(compiled(x), module(x))
+
+
+class Beside(torch.nn.Module):
+    """A module that has others in containers, which PyTorch does not count as its own."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held["a"][0](x) if isinstance(self.held, dict) else self.held[0](x)
 
 
 class Around:

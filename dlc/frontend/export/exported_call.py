@@ -29,7 +29,7 @@ from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure, placed_by
 from dlc.frontend.state.ambient import FLAGS
 from dlc.frontend.state.free_variables import FreeVariables
-from dlc.frontend.state.function_module import FunctionModule
+from dlc.frontend.state.function_module import FunctionModule, root_of
 from dlc.frontend.state.given_containers import unchanged_containers
 from dlc.frontend.state.held_tensors import Held
 from dlc.frontend.state.module_attributes import (
@@ -228,7 +228,7 @@ def export_call(
     bound_call(signature, args, kwargs)
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
-    root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    root = root_of(module)
     if not isinstance(root, GraphModule):
         for name, value in (*root.named_parameters(), *root.named_buffers(), *vars(root).items()):
             check_class(value, f"'{name}'")

@@ -38,6 +38,20 @@ class FunctionModule(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
+def root_of(program: Callable[..., Any]) -> torch.nn.Module:
+    """
+    The module that has the parameters of a program: itself, or one around a function, or around a
+    module whose code reads modules with others than its own, as those of a list.
+    """
+    if isinstance(program, torch.nn.Module):
+        reached = Bindings()
+        reached.reach(program)
+        own = set(_tensors(program))
+        if all(own.issuperset(_tensors(module)) for module in reached.modules):
+            return program
+    return FunctionModule(program)
+
+
 def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Sequence[Binding]]]:
     """
     The modules and tensors that code reads, by name, and where; a method reads its module. Modules
@@ -53,7 +67,8 @@ def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Se
                 bindings.append(binding)
     for owner in reached.receivers:
         found.setdefault(type(owner).__name__.lower(), (owner, []))
-    known = {id(part) for value, _ in found.values() for part in _modules(value)}
+    held = function, *(value for value, _ in found.values())
+    known = {id(part) for value in held for part in _modules(value)}
     for module in reached.modules:
         if id(module) not in known:
             known.update(map(id, module.modules()))
@@ -63,5 +78,10 @@ def held_by(function: Any) -> dict[str, tuple[torch.nn.Module | torch.Tensor, Se
     return dict(found)
 
 
-def _modules(value: torch.nn.Module | torch.Tensor) -> Iterable[torch.nn.Module]:
+def _tensors(module: torch.nn.Module) -> Iterable[int]:
+    """The parameters and buffers of a module, by identity."""
+    return map(id, (*module.parameters(), *module.buffers()))
+
+
+def _modules(value: object) -> Iterable[torch.nn.Module]:
     return value.modules() if isinstance(value, torch.nn.Module) else ()

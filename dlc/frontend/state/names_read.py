@@ -187,9 +187,8 @@ class Bindings:
                 kind, names = (value, CALLED_CLASS) if of_class else (type(value), CALLED)
                 yield from self._members(kind, names, (kind,))
                 yield _wrapped(value), owners
-                if not of_class and not is_foreign(kind.__module__):
-                    own = getattr(value, "__dict__", {}).values()
-                    yield from ((v, ()) for v in own if isinstance(v, torch.nn.Module))
+                if not of_class:
+                    yield from ((module, ()) for module in _modules_in(value))
 
     def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
         yield _wrapped(function), owners
@@ -242,6 +241,22 @@ def _items(container: Any) -> Iterator[Reached]:
     if not isinstance(container, slice):
         items = items_of(container)
         yield from ((item, ()) for item in items if not isinstance(item, type | torch.Tensor))
+
+
+def _modules_in(value: Any) -> Iterator[torch.nn.Module]:
+    """The modules that an object of the user's holds, also in containers and other such objects."""
+    pending, seen = [value], set[int]()
+    while pending:
+        held = pending.pop()
+        if isinstance(held, torch.nn.Module):
+            yield held
+        elif id(held) in seen or isinstance(held, type | slice):
+            continue
+        elif isinstance(held, CONTAINERS):
+            pending += items_of(held)
+        elif not is_foreign(type(held).__module__):
+            pending += getattr(held, "__dict__", {}).values()
+        seen.add(id(held))
 
 
 def _wrapped(value: Any) -> Any:
