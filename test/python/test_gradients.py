@@ -77,6 +77,30 @@ def test_of_a_module_that_something_holds(held: Any) -> None:
     torch.testing.assert_close(compiled(x), module(x))
 
 
+def test_of_parameters_that_code_reads_by_name() -> None:
+    w, layer, x = torch.nn.Parameter(torch.randn(4)), torch.nn.Linear(4, 4), torch.randn(3, 4)
+
+    class Reads(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.v = w, torch.nn.Parameter(torch.randn(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * w + self.w * self.v
+
+    reads = Reads()
+    programs = lambda x: layer(x) * w + layer.bias, reads
+    compiled = [dlc.compile(program, (x,), backend="host") for program in programs]
+    for values in (None, torch.ones(4), torch.arange(4.0)):
+        if values is not None:
+            w.data = values
+        for wanted, program, own in zip((layer.bias, reads.v), programs, compiled, strict=True):
+            found, expected = (
+                torch.autograd.grad(f(x).pow(2).sum(), [w, wanted]) for f in (own, program)
+            )
+            torch.testing.assert_close(found, expected)
+
+
 class Beside(torch.nn.Module):
     """A module that has others in containers, which PyTorch does not count as its own."""
 

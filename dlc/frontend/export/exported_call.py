@@ -249,6 +249,7 @@ def export_call(
         unchanged_containers(root, signature, args, kwargs),
         recorded_fixings() as fixings,
         free.caches_emptied(),
+        root.parameters_as_tensors() if isinstance(root, FunctionModule) else nullcontext(),
     ):
         with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
@@ -25,14 +26,37 @@ class FunctionModule(torch.nn.Module):
         for name, (value, bindings) in held_by(function).items():
             if not hasattr(self, name):
                 setattr(self, name, value)
-                if name in vars(self) and len(bindings) == 1:
+                if isinstance(value, torch.Tensor) and len(bindings) == 1:
                     self.tensors[name] = bindings[0]
 
     def follow(self) -> None:
         """Names that are bound to other tensors by now are so here."""
         for name, binding in self.tensors.items():
             if isinstance(value := binding.value, torch.Tensor):
-                vars(self)[name] = value
+                self._set(name, value)
+
+    @contextmanager
+    def parameters_as_tensors(self) -> Iterator[None]:
+        """
+        Within it the code reads ordinary tensors for parameters that names are bound to: PyTorch
+        exports those under their names, as it does other tensors, and parameters as copies.
+        """
+        with ExitStack() as stack:
+            for name, binding in self.tensors.items():
+                value = binding.value
+                if isinstance(value, torch.nn.Parameter):
+                    stack.callback(self._set, name, value)
+                    stack.callback(binding.bind, value)
+                    alias = value.detach().requires_grad_(value.requires_grad)
+                    binding.bind(alias)
+                    self._set(name, alias)
+            yield
+
+    def _set(self, name: str, tensor: torch.Tensor) -> None:
+        """Parameters are registered, other tensors are attributes."""
+        self._parameters.pop(name, None)
+        vars(self).pop(name, None)
+        setattr(self, name, tensor)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -41,13 +65,14 @@ class FunctionModule(torch.nn.Module):
 def root_of(program: Callable[..., Any]) -> torch.nn.Module:
     """
     The module that has the parameters of a program: itself, or one around a function, or around a
-    module whose code reads modules with others than its own, as those of a list.
+    module whose code reads parameters by names, or modules with others than its own, as in a list.
     """
     if isinstance(program, torch.nn.Module):
         reached = Bindings()
-        reached.reach(program)
+        values = (unwrapped(binding.value) for binding in reached.reach(program))
+        reads = any(isinstance(value, torch.nn.Parameter) for value in values)
         own = set(_tensors(program))
-        if all(own.issuperset(_tensors(module)) for module in reached.modules):
+        if not reads and all(own.issuperset(_tensors(module)) for module in reached.modules):
             return program
     return FunctionModule(program)
 
