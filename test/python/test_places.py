@@ -87,9 +87,11 @@ def test_halves_on_tensor_cores() -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_120"])
 def test_it_is_done_where_it_pays(chip: str) -> None:
-    """Images of 17 x 17 places leave blocks idle, rows of 64 do not."""
-    for extent, flat in ((16, True), (63, False)):
-        x = torch.empty(64, 128, extent, extent, device="meta")
-        w = torch.empty(128, 64, 3, 3, device="meta")
-        program = dlc.compile(lambda x, w: F.conv_transpose2d(x, w, stride=2), (x, w), target=chip)
+    """Volumes of 17 x 17 x 17 places leave blocks idle, images with rows of 64 do not."""
+    cases = (8, 32, (16, 16, 16), True), (64, 128, (63, 63), False)
+    for images, channels, extents, flat in cases:
+        x = torch.empty(images, channels, *extents, device="meta")
+        w = torch.empty(channels, channels // 2, *(3 for _ in extents), device="meta")
+        f = F.conv_transpose3d if len(extents) == 3 else F.conv_transpose2d
+        program = dlc.compile(lambda x, w, f=f: f(x, w, stride=2), (x, w), target=chip)
         assert ("@x_flat" in program.ir("loop")) == flat

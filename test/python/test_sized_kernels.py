@@ -340,6 +340,7 @@ def test_a_program_compiles_its_kernels_once_for_all_sizes(
     [
         lambda x: F.max_pool1d(F.conv1d(x, x[:, :, :3], stride=2), 3, 2, 1, 1, True),
         lambda x: F.avg_pool1d(x, 3, 2, 1, True, False) + F.adaptive_avg_pool1d(x, 1),
+        lambda x: F.conv_transpose1d(x, x[0][:, None, :2], stride=3),
     ],
 )
 def test_windows_along_a_size_have_kernels_for_all(f: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from xdsl.ir import BlockArgument, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
@@ -68,6 +68,7 @@ def take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
     names.insert(at, names[at])
     new = ForOp(extents, new_body(len(extents), names))
     new.location = loop.location
+    Rewriter.insert_op(new, InsertPoint.before(loop))  # where the sizes of its axes are told
     exprs = [Expr.of(a) for a in new.axes]
     exprs[at : at + 2] = [exprs[at] * inner + exprs[at + 1]]
     place: dict[SSAValue, Expr] = dict(zip(loop.axes, exprs, strict=True))
@@ -81,4 +82,4 @@ def take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
         for user in copy.walk():
             if isinstance(user, IndexedOp):
                 user.substitute(place.get, within if isinstance(user, StoreOp) else ())
-    Rewriter.replace_op(loop, new)
+    Rewriter.erase_op(loop)
