@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from torch.nn import functional as F
 
 import dlc
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.function_module import root_of
 
 
 class Tied(nn.Module):
@@ -99,6 +103,26 @@ def test_of_parameters_that_code_reads_by_name() -> None:
                 torch.autograd.grad(f(x).pow(2).sum(), [w, wanted]) for f in (own, program)
             )
             torch.testing.assert_close(found, expected)
+
+
+def test_objects_of_installed_packages_give_the_modules_that_code_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = ModuleType("pipelines")
+    package.__file__ = str(tmp_path / "site-packages" / "pipelines.py")
+    monkeypatch.setitem(sys.modules, "pipelines", package)
+    pipeline = type("Pipeline", (), {"__module__": "pipelines"})()
+    pipeline.net, pipeline.registry = nn.Linear(4, 3), [Around(nn.Linear(2, 2))]
+    x = torch.randn(2, 4)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return pipeline.net(x)
+
+    root = root_of(program)
+    assert [name for name, _ in root.named_parameters()] == ["linear.weight", "linear.bias"]
+    compiled = dlc.compile(program, (x,), backend="host")
+    compiled(x).sum().backward()
+    torch.testing.assert_close(pipeline.net.weight.grad, x.sum(0).expand(3, 4))
 
 
 class Beside(torch.nn.Module):

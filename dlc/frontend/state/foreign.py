@@ -14,11 +14,15 @@ def is_foreign(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in FOREIGN
 
 
+def is_installed(module: object) -> bool:
+    """True for the name of a module of any package that is installed, or of Python's."""
+    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
+    return is_foreign(module) or any(folder in (file or "") for folder in INSTALLED)
+
+
 def is_own(module: object) -> bool:
     """True for the name of a script, or of a module that is imported and lies beside it."""
     if module == "__main__":
         return True
-    if not isinstance(module, str) or is_foreign(module):
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return isinstance(file, str) and not any(folder in file for folder in INSTALLED)
+    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
+    return isinstance(file, str) and not is_installed(module)

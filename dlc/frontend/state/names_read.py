@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
-from dlc.frontend.state.foreign import is_foreign
+from dlc.frontend.state.foreign import is_foreign, is_installed
 from dlc.frontend.state.lookup import Lookup
 from dlc.frontend.state.module_attributes import own_attributes
 
@@ -204,6 +204,8 @@ class Bindings:
             kind: Any = value if named else type(value)
             inner = (kind,) if isinstance(kind, type) else ()
             yield from self._members(kind, attributes, inner)
+            if not named:
+                yield from ((module, ()) for module in _modules_named(value, attributes))
 
     def _members(
         self, owner: type | ModuleType | FunctionType, names: Iterable[str], owners: Owners
@@ -243,6 +245,13 @@ def _items(container: Any) -> Iterator[Reached]:
         yield from ((item, ()) for item in items if not isinstance(item, type | torch.Tensor))
 
 
+def _modules_named(value: Any, names: Iterable[str]) -> Iterator[torch.nn.Module]:
+    """The modules that an object, of whatever package, has under such names."""
+    if not isinstance(value, torch.nn.Module):
+        held = getattr(value, "__dict__", {})
+        yield from (held[n] for n in names if isinstance(held.get(n), torch.nn.Module))
+
+
 def _modules_in(value: Any) -> Iterator[torch.nn.Module]:
     """The modules that an object of the user's holds, also in containers and other such objects."""
     pending, seen = [value], set[int]()
@@ -254,7 +263,7 @@ def _modules_in(value: Any) -> Iterator[torch.nn.Module]:
             continue
         elif isinstance(held, CONTAINERS):
             pending += items_of(held)
-        elif not is_foreign(type(held).__module__):
+        elif not is_installed(type(held).__module__):
             pending += getattr(held, "__dict__", {}).values()
         seen.add(id(held))
 
