@@ -87,10 +87,10 @@ class FlatPlaces:
 
     @property
     def length(self) -> int:
-        """Elements of the operand laid out along the axis, a multiple of 16 bytes."""
+        """Elements along the axis of the operand laid out: what runs read, in whole 16 bytes."""
         beyond = sum(s.reach * step for s, step in zip(self.slides, self.steps, strict=True))
         run = max(WIDEST_ACCESS // element_bytes(self.load.result.type), 1)
-        return ceil((self.count + beyond) / run) * run
+        return ceil((self.runs * RUN + beyond) / run) * run
 
     @property
     def runs(self) -> int:

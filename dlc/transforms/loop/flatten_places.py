@@ -53,11 +53,11 @@ class FlattenPlacesPass(ModulePass):
     ```
     becomes
     ```
-    %x_flat = loop.kernel @x_flat(%x: memref<8x64x30xf32> = %x) -> (%x_flat: memref<64x252xf32>) {
-      loop.for %l in 64, %place in 252 {
+    %x_flat = loop.kernel @x_flat(%x: memref<8x64x30xf32> = %x) -> (%x_flat: memref<64x260xf32>) {
+      loop.for %l in 64, %place in 260 {
         %x_1 = loop.load %x[%place floordiv 31, %l, %place mod 31 - 1] where (…) else %zero
         loop.store %x_1, %x_flat[%l, %place]
-    %y = loop.kernel @conv1d(%x: memref<64x252xf32> = %x_flat, %w: … = %w) … {
+    %y = loop.kernel @conv1d(%x: memref<64x260xf32> = %x_flat, %w: … = %w) … {
       loop.for %run in 8, %i in 128, %place in 32 {
         %s = loop.reduce add %k in 3, %l in 64 -> f32 {
           … loop.load %x[%l, %run * 32 + %place + %k] …
@@ -138,23 +138,22 @@ def _store(body: Builder, value: SSAValue, target: SSAValue, place: Sequence[Exp
 def _read_flat(kernel: loop.KernelOp, found: FlatPlaces, flat: SSAValue) -> None:
     """Has a kernel go through its places along one axis, and read the operand laid out so."""
     outer, slides = found.outer, found.slides
-    steps = zip(slides, found.steps, strict=True)
-    point = Expr.weighted_sum((Expr.of(slide.axis), step) for slide, step in steps)
-    again = read_laid(kernel, found.load, flat, found.place(point), found.where)
     own = [slide.axis.index for slide in slides]
     block, extents = outer.body.block, [*outer.all_extents]
     last = max(own)  # what lies inside of it lies inside of the places
     run, place = block.insert_arg(IndexType(), 0), block.insert_arg(IndexType(), last + 2)
     run.name_hint, place.name_hint = "run", "place"
     outer.set_axes([found.runs, *extents[: last + 1], RUN, *extents[last + 1 :]])
-    parts = found.parts(Expr.of(run) * RUN + place)
+    point = Expr.of(run) * RUN + place
+    read_laid(kernel, found.load, flat, found.place(point), found.where)
+    parts = found.parts(point)
     meaning = dict[SSAValue, Expr](zip((s.axis for s in slides), parts, strict=True))
     ends = {s.axis: meaning[s.axis] * -1 + (s.places - 1) for s in slides}
     for op in indexed_ops(outer):
         if meaning.keys().isdisjoint(op.indices):
             continue
         inside = list(ends.values()) if isinstance(op, loop.StoreOp) else []
-        if isinstance(op, loop.LoadOp) and op is not again:
+        if isinstance(op, loop.LoadOp):
             inside = [end for axis, end in ends.items() if axis in op.indices]
         op.substitute(meaning.get, inside)
         if isinstance(op, loop.LoadOp) and op.where and op.default is None:

@@ -7,13 +7,13 @@
 // stays inside.
 // SAYS: flatten-places: conv: makes its places one axis: {{[0-9.]+}} us and {{[0-9.]+}} us to lay %x out, {{[0-9.]+}} us by rows
 
-// CHECK: %x_flat = loop.kernel @x_flat(%x: memref<8x64x30xf32> = %x) -> (%x_flat: memref<64x252xf32>) {
-// CHECK: loop.for %d1 in 64, %place in 252 {
+// CHECK: %x_flat = loop.kernel @x_flat(%x: memref<8x64x30xf32> = %x) -> (%x_flat: memref<64x260xf32>) {
+// CHECK: loop.for %d1 in 64, %place in 260 {
 // CHECK-NEXT: loop.load %x[%place floordiv 31, %d1, %place mod 31 - 1] where (%place floordiv 31 < 8, %place mod 31 >= 1) else %0 : memref<8x64x30xf32>
-// CHECK-NEXT: loop.store %x_1, %x_flat[%d1, %place] : memref<64x252xf32>
-// CHECK: loop.kernel @conv(%x: memref<64x252xf32> = %x_flat, %w: memref<3x64x16xf32> = %w, %z: memref<16x8xf32> = %z) -> (%y: memref<8x16x30xf32>) {
+// CHECK-NEXT: loop.store %x_1, %x_flat[%d1, %place] : memref<64x260xf32>
+// CHECK: loop.kernel @conv(%x: memref<64x260xf32> = %x_flat, %w: memref<3x64x16xf32> = %w, %z: memref<16x8xf32> = %z) -> (%y: memref<8x16x30xf32>) {
 // CHECK: loop.for %run in 8, %i in 16, %place in 32 {
-// CHECK: loop.load %x[%l, %run * 32 + %place + %k] : memref<64x252xf32>
+// CHECK: loop.load %x[%l, %run * 32 + %place + %k] : memref<64x260xf32>
 // CHECK: loop.load %w[%k, %l, %i] : memref<3x64x16xf32>
 // CHECK: loop.load %z[%i, (%run * 32 + %place) floordiv 31] where ((%run * 32 + %place) floordiv 31 < 8) else %0 : memref<16x8xf32>
 // CHECK: loop.store %t, %y[(%run * 32 + %place) floordiv 31, %i, (%run * 32 + %place) mod 31] where ((%run * 32 + %place) floordiv 31 < 8, (%run * 32 + %place) mod 31 < 30) : memref<8x16x30xf32>

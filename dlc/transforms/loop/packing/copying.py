@@ -117,7 +117,7 @@ def read_laid(
     packed: SSAValue,
     subscripts: Sequence[Expr],
     where: Sequence[Expr] = (),
-) -> loop.LoadOp:
+) -> None:
     """Has a kernel read where an operand is laid out what a load does."""
     ref = load.ref
     assert isinstance(ref, BlockArgument)
@@ -132,4 +132,3 @@ def read_laid(
     again.result.name_hint = load.result.name_hint
     again.location = load.location
     Rewriter.replace_op(load, again)
-    return again
