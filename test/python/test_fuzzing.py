@@ -40,6 +40,8 @@ from dlc.registry import get_pass, parse_pipeline
         "schedules:2",
         "cascades:1",
         "cascades:2",
+        "sizes:1",
+        "sizes:3",
         "scripts:1",
         "scripts:2",
     ],

@@ -1,4 +1,4 @@
-"""The six kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The seven kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from loop_cases import gemm
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from dlc.analysis.kernel.instruction_counts import counts_of
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor, default_target, get_backend
@@ -24,7 +23,7 @@ from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.program_run import Backend
 from dlc.cli.check import as_array
 from dlc.diagnostics import OpError, TextError
-from dlc.dialects import kernel, loop
+from dlc.dialects import loop
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.export.fx import import_program
 from dlc.frontend.scripts.capture import capture_text
@@ -38,6 +37,8 @@ from dlc.simulator import run_module
 from dlc.target import TARGETS, set_target
 from dlc.transforms.step import kernels_of
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from fuzzing import bindings
+from fuzzing.bindings import MOST_STEPS, steps_of
 from fuzzing.cascades import random_cascade
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.results import Returning, random_returning, shrunk
@@ -56,8 +57,6 @@ TEXTS = 20
 """So many texts, and so many scripts, are a case."""
 IN_PARTS = ("chunk-reduce", "cooperative-reduce")
 """Steps that have parts of a long sum added up apart."""
-MOST_STEPS = 2e7
-"""Instructions of all threads up to which kernels are simulated, which takes about a minute."""
 
 
 @dataclass
@@ -198,12 +197,27 @@ def scripts(rng: random.Random) -> Answer:
     return Answer()
 
 
+def sizes(rng: random.Random) -> Answer:
+    """A program some of whose extents have names, and the kernels of three bindings of these."""
+    program = random_cascade(rng) if rng.random() < 0.2 else random_program(rng)
+    named = bindings.random_named(rng, program, rng.choice(list(TARGETS)), rng.random() < ON_HOST)
+    if named is None or not program.statements:
+        return Answer(refused="a program without extents")
+    failure, refused = bindings.complaint(named)
+    if not failure:
+        return Answer(refused=refused)
+    kind = failure.split(":")[0]
+    smallest = bindings.shrunk(named, lambda n: bindings.complaint(n)[0].split(":")[0] == kind)
+    return Answer(bindings.complaint(smallest)[0], smallest.text)
+
+
 KINDS_OF_KERNELS = ("programs", "schedules", "cascades")
 """Those that a backend decides."""
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
     "cascades": cascades,
+    "sizes": sizes,
     "texts": texts,
     "results": results,
     "scripts": scripts,
@@ -336,12 +350,6 @@ def _join(ctx: Context, module: ModuleOp) -> None:
         apply_step(ctx, module, step.pass_name)
 
 
-def _steps(kernels: ModuleOp) -> float:
-    """Instructions of all threads of all kernels."""
-    funcs = (op for op in kernels.walk() if isinstance(op, kernel.FuncOp))
-    return sum(counts_of(f).slots * f.grid_size * f.block_size for f in funcs)
-
-
 def _ran(
     kernels: ModuleOp,
     arguments: list[torch.Tensor],
@@ -351,7 +359,7 @@ def _ran(
 ) -> str:
     """A race or another hazard is raised, and so is what CUDA C has no text for."""
     print_module(kernels)
-    if not WHERE.backend and _steps(kernels) > MOST_STEPS:
+    if not WHERE.backend and steps_of(kernels) > MOST_STEPS:
         raise _Refused("kernels that are merged to more work than is simulated")
     if not WHERE.backend:
         arrays = [as_array(t) for t in arguments]
