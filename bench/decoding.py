@@ -7,8 +7,9 @@ The program of a token of `dlc generate`, of bf16 and without data, for sm_90: a
 choice of the token, and the test whether a row is done, with a cache that is full. Launches are
 those of the compiled program; where several kernels run in one, each waits by itself, and all of
 them for what the chip does. What bounds it is the bandwidth of memory: weights and cache, each
-once. Overlapped is the same where kernels begin before the ones ahead of them end. Writes JSON and
-a Markdown table.
+once. Overlapped is the same where kernels begin before the ones ahead of them end, as those of
+`dlc generate` do by default; the other estimate is that of `--no-overlap`. Writes JSON and a
+Markdown table.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def main() -> None:
         f"Estimated {record['date']} for {TARGET}, bf16: one token of each row, the cache full. "
         "The least is the time of weights and cache at the bandwidth of memory, "
         f"{TARGETS[TARGET].memory_bandwidth / 1e12:.2f} TB/s. Overlapped: by `overlap-launches`, "
-        "of no default compilation.",
+        "as `dlc generate` compiles; the estimate ahead of it is that of `--no-overlap`.",
         "",
         *markdown_table(HEADER, lines),
     ]

@@ -78,6 +78,7 @@ class CompiledProgram(TellsOfMissing):
         plan: str | None = None,
         precision: str | None = None,
         dynamic_shapes: Any = None,
+        overlap: bool = False,
     ) -> None:
         if graphed:
             check_capturing(backend)
@@ -89,6 +90,7 @@ class CompiledProgram(TellsOfMissing):
         self.schedules = by_kernel(schedules or {})
         self.tuned = tuned
         self.plan = plan
+        self.overlap = overlap
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.target = get_target(target).name
@@ -214,7 +216,7 @@ class CompiledProgram(TellsOfMissing):
         tuned = objectives_for(self.backend.name) if self.tuned else ()
         plan = None if self.plan is None else FusionPlan.of(self.plan)
         set_target(module, self.target, self.precision)
-        return Stages(module, self.schedules, tuned=tuned, plan=plan)
+        return Stages(module, self.schedules, tuned=tuned, plan=plan, overlap=self.overlap)
 
     def _of_all_sizes(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -293,6 +295,7 @@ class CompiledProgram(TellsOfMissing):
             self.plan,
             self.asked,
             self.dynamic_shapes,
+            self.overlap,
         )
         new.imports, new.name = self.imports, self.name
         for variant in self.variants:
@@ -330,7 +333,7 @@ class CompiledProgram(TellsOfMissing):
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
         how = self.graphed, self.schedules, self.tuned, self.plan, self.asked, self.dynamic_shapes
-        return _again, (*given, *how)
+        return _again, (*given, *how, self.overlap)
 
     @property
     def sizes(self) -> Sizes:
@@ -363,6 +366,7 @@ def compile(
     plan: str | None = None,
     precision: str | None = None,
     dynamic_shapes: Any = None,
+    overlap: bool = False,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -395,6 +399,9 @@ def compile(
     `f.sizes` tells what the sizes are called, and what the program asks of them. Sizes of 0 and 1
     are programs of their own, as they are to PyTorch.
 
+    With `overlap`, kernels begin before the ones ahead of them end, ask for weights meanwhile, and
+    wait for what these write, where the chip can (sm_90 and later): the pass `overlap-launches`.
+
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
@@ -412,7 +419,7 @@ def compile(
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)
     chip = target or default_target()
-    how = graph, schedules, tuned, plan, precision, dynamic_shapes
+    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap
     program = CompiledProgram(f, chip, where, *how)
     program.variant(tuple(args), kwargs).module("kernel")
     return program

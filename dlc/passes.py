@@ -76,6 +76,8 @@ CHOOSING = "schedule-kernels"
 """The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
 JOINING = "join-launches"
 """The pass after which the kernels of a program are those that are launched."""
+OVERLAPPING = "overlap-launches"
+"""The pass after which kernels wait for those ahead of them by themselves."""
 FIRST_STEP = "tileify"
 """With which every schedule begins."""
 
@@ -121,12 +123,12 @@ APART: tuple[Step, ...] = (
     Step("l", "take-lengths"),  # masks that compare with numbers from memory are conditions
     Step("l", "take-reciprocals"),  # what a sweep divides by is inverted before it
     Step("l", "sink-epilogues"),  # what no reduce needs stands after the last one
-    Step("k", "overlap-launches"),  # kernels begin before the ones ahead of them end
+    Step("k", OVERLAPPING),  # kernels begin before the ones ahead of them end
 )
 """
-Passes for `dlc-opt`, of no default compilation. `specialize` is of programs for all sizes. What the
-others do, `fuse-loops` does to each kernel that it merges, and a kernel that `lift-to-loops` makes
-holds one reduce, which needs none of them.
+Passes for `dlc-opt`; `specialize` is of programs for all sizes, too, `overlap-launches` of those
+that generate text or are compiled with `overlap`. What the others do, `fuse-loops` does to each
+kernel that it merges, and a kernel that `lift-to-loops` makes holds one reduce, which needs none.
 """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -24,8 +24,18 @@ from dlc.explain import Explanation
 from dlc.judge.tuned_schedules import TunedSchedules
 from dlc.log import dump_directory
 from dlc.notebook import progress
-from dlc.passes import PRINTED, STAGES, Printed, Stage, Step, last_step, step_before, steps_between
-from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
+from dlc.passes import (
+    OVERLAPPING,
+    PRINTED,
+    STAGES,
+    Printed,
+    Stage,
+    Step,
+    last_step,
+    step_before,
+    steps_between,
+)
+from dlc.pipeline import Observer, apply_step, run_pipeline, stage_of, text_of
 from dlc.registry import PipelineError, register
 from dlc.remarks import Remark
 from dlc.transforms.step import parse_schedule
@@ -64,13 +74,16 @@ class Stages:
         kernels: ModuleOp | None = None,
         tuned: Sequence[str] = (),
         plan: FusionPlan | None = None,
+        overlap: bool = False,
     ) -> None:
         """
         `kernels` is the Kernel IR, where it is known already. Kernels without a schedule of the
         user's get what tuning has found by the objectives `tuned`. Which kernels merge, `plan` says
-        in the place of what tuning has found or the estimate.
+        in the place of what tuning has found or the estimate. With `overlap` kernels begin before
+        the ones ahead of them end, where the chip can.
         """
         self.plan = plan
+        self.overlap = overlap
         self.tuned = tuple(tuned)
         self.first: Stage = stage_of(module)
         self.schedules = by_kernel(schedules or {})
@@ -103,6 +116,8 @@ class Stages:
         """Takes a module that comes before a stage to it, with the user's schedules."""
         observers = [*self._deciding(module, until), *observers, *progress()]
         run_pipeline(compiler_context(), module, until, observers)
+        if self.overlap and until == "kernel":
+            apply_step(compiler_context(), module, OVERLAPPING)
 
     def _deciding(self, module: ModuleOp, until: Stage = "kernel") -> list[Observer]:
         """What changes a module between its passes, as the user wants it."""
@@ -139,7 +154,8 @@ class Stages:
                 f"schedules are for kernels of the loop IR, and the program is {self.first} IR"
             )
         given = {**self.schedules, **by_kernel(schedules)}
-        return Stages(self._modules[self.first], given, tuned=self.tuned, plan=self.plan)
+        how: Any = {"tuned": self.tuned, "plan": self.plan, "overlap": self.overlap}
+        return Stages(self._modules[self.first], given, **how)
 
     def text(self, stage: Printed) -> str:
         """The program at a stage: torch, tensor, loop, tile, kernel or cuda."""

@@ -54,6 +54,10 @@ def add_generate_options(command: argparse.ArgumentParser) -> None:
         "--backend", metavar="NAME", help="host or cuda, where it runs [cuda or host]"
     )
     command.add_argument(
+        "--no-overlap", action="store_false", dest="overlap", help="each kernel begins when the "
+        "one ahead of it has ended",
+    )  # fmt: skip
+    command.add_argument(
         plugins.OPTION, action="append", default=[], metavar="FILE.py", help="a plug-in"
     )
     command.add_argument("--debug", action="store_true", help="print tracebacks of errors")

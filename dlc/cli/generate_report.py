@@ -55,6 +55,7 @@ def generate_and_report(options: argparse.Namespace) -> int:
             chunk=room.chunk,
             target=options.target,
             backend=options.backend,
+            overlap=options.overlap,
         )
     written = [Written(prompt, tokenizer) for prompt in prompts]
     alone = len(prompts) == 1

@@ -56,7 +56,8 @@ class Generator:
     `model` is a causal LM of transformers in eval mode, whose weights are shared, and which stays
     as it is. Two programs are compiled: one for a chunk of all prompts, of `chunk` tokens, and one
     for a token of each row; lengths are data. A row ends at one of the tokens `ends` (default:
-    those of the model's configuration).
+    those of the model's configuration). With `overlap` kernels begin before the ones ahead of them
+    end, as those of `dlc.compile`.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Generator:
         chunk: int = 64,
         target: str | None = None,
         backend: BackendLike = None,
+        overlap: bool = True,
     ) -> None:
         self.times = Times()
         begin = time.perf_counter()
@@ -85,7 +87,9 @@ class Generator:
             self.capacity, self.chunk = capacity, chunk
             place, device = get_backend(backend), self.rows.tokens.device
             self.graphed = device == place.device and has_graphs(place)
-            given: dict[str, Any] = {"target": target, "backend": place, "graph": self.graphed}
+            given: dict[str, Any] = {
+                "target": target, "backend": place, "graph": self.graphed, "overlap": overlap
+            }  # fmt: skip
             self.start = torch.zeros((), dtype=torch.int64, device=device)
             self._read = compile(Chunk(self.rows, chunk), (self.start,), **given)
             self._make = compile(Token(self.rows, sampling or Sampling()), (), **given)
@@ -191,19 +195,21 @@ def generate(
     capacity: int | None = None,
     target: str | None = None,
     backend: BackendLike = None,
+    overlap: bool = True,
 ) -> list[list[int]]:
     """
     The tokens that follow each prompt, by a causal LM of transformers: the likeliest ones where
     `temperature` is 0, else drawn by seed and position (`Sampling`). `capacity` is the most tokens
     of a row, its prompt included: by default as many as are needed, rounded up to a power of two,
-    so that few lengths are compiled for. UsageError for prompts that do not fit.
+    so that few lengths are compiled for. Kernels begin before the ones ahead of them end, where the
+    chip can and `overlap` is True. UsageError for prompts that do not fit.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p, seed)
     longest = max(map(len, prompts), default=0)
     room = sizes_for(longest, max_new_tokens, capacity, limit_of(model))
     generator = Generator(
         model, len(prompts), room.capacity, sampling=sampling, ends=ends, chunk=room.chunk,
-        target=target, backend=backend,
+        target=target, backend=backend, overlap=overlap,
     )  # fmt: skip
     return generator(prompts, max_new_tokens)
 

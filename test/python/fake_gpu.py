@@ -117,6 +117,9 @@ class Kernel:
 class FakeGpu:
     newest_first: bool = True
     capability: tuple[int, int] = (9, 0)
+    version: int = 13000
+    """Of the driver."""
+    takes_overlaps: bool = True
     shared_limit: int = TARGETS["sm_90"].shared_per_block
     refuse: dict[str, int] = field(default_factory=dict)
     """Calls that fail, and with what."""
@@ -175,6 +178,9 @@ class FakeGpu:
     def _cuInit(self, flags: int) -> int:
         return OK
 
+    def _cuDriverGetVersion(self) -> tuple[int, int]:
+        return OK, self.version
+
     def _cuGetErrorString(self, code: CUresult) -> tuple[int, bytes]:
         return OK, _TEXTS.get(code, f"the fake GPU's error {int(code)}").encode()
 
@@ -230,6 +236,8 @@ class FakeGpu:
     def _cuLaunchKernelEx(self, config: Any, function: int, parameters: int, extra: int) -> int:
         assert config.numAttrs == len(config.attrs)
         self.attributes = config.attrs
+        if not self.takes_overlaps and any("PROGRAMMATIC" in a.id for a in config.attrs):
+            return CUresult(INVALID_VALUE)
         grid = config.gridDimX, config.gridDimY, config.gridDimZ
         block = config.blockDimX, config.blockDimY, config.blockDimZ
         return self.called(

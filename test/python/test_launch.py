@@ -34,8 +34,7 @@ from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
 from dlc.compiler import CompiledProgram, Variant
 from dlc.dialects.kernel_func import FuncOp
-from dlc.stages import Stages, compiler_context
-from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
+from dlc.stages import Stages
 
 Make = Callable[..., tuple[FakeGpu, Any]]
 
@@ -72,16 +71,16 @@ def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def chain_on_host() -> Variant:
-    f = dlc.compile(chain, (X, W), target="sm_90", backend="host")
+def chain_on_host(overlap: bool = False) -> Variant:
+    f = dlc.compile(chain, (X, W), target="sm_90", backend="host", overlap=overlap)
     f.ir("kernel")
     return f.variants[0]
 
 
-def compile_chain(backend: Any) -> dlc.CompiledProgram:
+def compile_chain(backend: Any, overlap: bool = False) -> dlc.CompiledProgram:
     """As `dlc.compile` does, without lowering it anew."""
-    program = CompiledProgram(chain, "sm_90", backend)
-    compiled = chain_on_host()
+    program = CompiledProgram(chain, "sm_90", backend, overlap=overlap)
+    compiled = chain_on_host(overlap)
     stages = Stages(compiled.program.module, kernels=compiled.module("kernel"))
     program.variants.append(Variant(compiled.program, backend, stages))
     return program
@@ -159,19 +158,22 @@ def test_a_launch_says_what_it_has_beside_sizes(make: Make, tmp_path: Path):
     assert overlap.value.programmaticStreamSerializationAllowed == 1
 
 
-def test_kernels_that_wait_for_others_may_begin_early(make: Make):
-    gpu, backend = make()
-    f = compile_chain(backend)
-    variant = f.variants[0]
-    module = variant.module("kernel").clone()
-    OverlapLaunchesPass().apply(compiler_context(), module)
-    stages = Stages(variant.program.module, kernels=module)
-    f.variants[0] = Variant(variant.program, backend, stages)
+@pytest.mark.parametrize(("version", "takes"), [(13000, True), (12020, True), (13000, False)])
+def test_kernels_that_wait_for_others_may_begin_early(
+    make: Make, caplog: pytest.LogCaptureFixture, version: int, takes: bool
+):
+    """Where the driver does not take that, they begin in their turn, which is said."""
+    gpu, backend = make(FakeGpu(version=version, takes_overlaps=takes))
+    f = compile_chain(backend, overlap=True)
+    assert f.ir("cuda").count("grid_wait();") == len(f.kernels)
     y = f(X, W)
     gpu.synchronize()
     close(y, CHAIN)
-    assert gpu.calls.count("cuLaunchKernelEx") == len(f.kernels)
-    assert [a.id for a in gpu.attributes] == ["PROGRAMMATIC_STREAM_SERIALIZATION"]
+    assert gpu.calls.count("cuLaunchKernelEx") == len(f.kernels) * (1 if takes else 2)
+    overlapped = [a.id for a in gpu.attributes] == ["PROGRAMMATIC_STREAM_SERIALIZATION"]
+    assert overlapped == (takes and version >= 12030)
+    told = [r for r in caplog.records if "when the kernel ahead" in r.getMessage()]
+    assert len(told) == (0 if overlapped else len(f.kernels))
 
 
 def test_tensor_maps_come_first_and_are_made_once(make: Make):

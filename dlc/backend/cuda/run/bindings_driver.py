@@ -5,12 +5,20 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
 from dlc.backend.cuda.run.bindings import call, check, load_bindings
-from dlc.backend.cuda.run.driver import Launch, LaunchShape
+from dlc.backend.cuda.run.driver import (
+    NOT_TAKEN,
+    OVERLAP_IN_GRAPHS,
+    DriverError,
+    Launch,
+    LaunchShape,
+)
+from dlc.log import get_logger
 
 
 class BindingsDriver:
@@ -48,7 +56,37 @@ class BindingsDriver:
             attributes = self.cuda.CUfunction_attribute
             limit = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function, limit, shape.dynamic_bytes)
-        return _launch(self.cuda, function, shape)
+        if shape.overlaps and self._version < OVERLAP_IN_GRAPHS:
+            version = f"{self._version // 1000}.{self._version % 1000 // 10}"
+            return self._in_turn(function, shape, f"the driver is of CUDA {version}")
+        launch = _launch(self.cuda, function, shape)
+        return self._or_in_turn(function, shape, launch) if shape.overlaps else launch
+
+    def _or_in_turn(self, function: Any, shape: LaunchShape, launch: Launch) -> Launch:
+        """Such a launch; in its turn from the first time on that the driver does not take it."""
+
+        def overlapping(stream: int, arguments: bytes) -> None:
+            nonlocal launch
+            try:
+                launch(stream, arguments)
+            except DriverError as error:
+                if error.code not in NOT_TAKEN:
+                    raise
+                launch = self._in_turn(function, shape, str(error))
+                launch(stream, arguments)
+
+        return overlapping
+
+    def _in_turn(self, function: Any, shape: LaunchShape, reason: str) -> Launch:
+        """A launch that begins when the one ahead has ended: what waits for it does not wait."""
+        get_logger("kernels").warning(
+            "'%s' begins when the kernel ahead of it has ended: %s", shape.name, reason
+        )
+        return _launch(self.cuda, function, replace(shape, overlaps=False))
+
+    @cached_property
+    def _version(self) -> int:
+        return self._call("cuDriverGetVersion")
 
     def zero(self, stream: int, address: int, size: int) -> None:
         self._call("cuMemsetD8Async", address, 0, size, stream)

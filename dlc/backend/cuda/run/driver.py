@@ -15,6 +15,10 @@ OUT_OF_MEMORY = 2
 LOAD_FAILURES = (200, 209, 218, 222)
 """Invalid image, no binary for the GPU, invalid PTX, unsupported PTX version."""
 OUT_OF_RESOURCES = 701
+NOT_TAKEN = (1, 801)
+"""Invalid value, not supported: of launches with an attribute that a driver does not take."""
+OVERLAP_IN_GRAPHS = 12030
+"""The version of the driver from which kernels of a graph may overlap."""
 FATAL = (214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721)
 """After these the process must end: cuda.h says so of each. They may be of an earlier kernel."""
 
