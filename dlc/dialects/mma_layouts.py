@@ -118,8 +118,9 @@ def _of_quarters(part: Fragment) -> Fragment:
 
 HELD_FACTOR = _of_quarters(_HALVES.a)
 """How a warpgroup holds A (64, 16), where that lies in its registers."""
-_COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
-"""Of the products of warpgroups that are used; there are all multiples of 8 up to 256."""
+_COLUMNS = (8, *range(16, 193, 16), 256)
+"""Of the products of warpgroups that are used: of all multiples of 8 up to 256 enough for blocks
+that fill 132 SMs."""
 WARPGROUP_SHAPES: dict[tuple[str, str], Shape] = {
     (f"m64n{columns}k{of_warp.k}", factors): _of_warpgroup(columns, of_warp)
     for columns in _COLUMNS

@@ -22,7 +22,7 @@ from dlc.target import MAX_REGISTERS, MAX_THREADS, Target
 
 WARP_TILES = (
     *((64, 64), (64, 32), (32, 64), (32, 32)),
-    *((64, 48), (48, 64), (48, 32), (32, 48)),
+    *((64, 48), (48, 64), (48, 32), (32, 48), (32, 80), (32, 112)),
     *((64, 16), (16, 64), (32, 16), (16, 32), (16, 16)),
 )
 """Rows and columns of a warp on tensor cores."""

@@ -45,7 +45,7 @@ class WarpCandidate(Candidate):
     element, and packs halves in pairs."""
     precision: ClassVar[str] = ""
     """What factors of f32 are multiplied in."""
-    chunk_sizes: ClassVar[tuple[int, ...]] = (64, 32)
+    chunk_sizes: ClassVar[tuple[int, ...]] = (128, 64, 32)
     """Points of K in a chunk that are tried."""
     most: ClassVar[int] = 128
     """Sums of a lane that leave registers for factors."""

@@ -43,8 +43,9 @@ LEAST = 16
 """Columns of a warpgroup at least: of fewer, reading A takes four times as long as multiplying."""
 TILES = (64, 128)
 """Rows of a warpgroup."""
-REQUEST = 8
-"""Instructions of a warp for a product: its two descriptors, and itself."""
+REQUEST = 5
+"""Instructions of a warp for a product, two descriptors and itself (ptxas for sm_90a: 80 for 8 in
+a loop that has `CHUNK_INSTRUCTIONS` beside them)."""
 ASKING = 40
 """Instructions of a warp for a chunk if it asks for boxes (ptxas for sm_90a: 162, not 122)."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
@@ -146,9 +147,13 @@ class WarpgroupCandidate(WarpCandidate):
         """True if slabs have rows that the swizzle takes, and threads registers for the sums."""
         assert self.product.along_k is not None
         _, columns_along_k = self.product.along_k
-        panels = columns_along_k or self.block[1] % PANEL == 0
+        columns = self.thread[1]  # of which none begins within a panel
+        whole = columns % PANEL == 0 or PANEL % columns == 0
+        panels = columns_along_k or (whole and self.block[1] % PANEL == 0)
         if self.producer and (not self.boxes or self.block_threads > MAX_THREADS):
             return False
+        if max(self.block) > MAX_BOX and self.product.boxes and self.target.has("tma"):
+            return False  # threads would copy what smaller blocks have copied
         return panels and self.registers <= self._most_registers
 
     @cached
@@ -189,10 +194,11 @@ class WarpgroupCandidate(WarpCandidate):
     @cached
     def stores_boxes(self) -> bool:
         """
-        True if TMA stores what warps hold: where that saves sectors, and takes no place from slabs
-        or other blocks.
+        True if TMA stores what warps hold: where that saves sectors, takes no place from slabs or
+        other blocks, and a warp that writes a box does not wait for the one before.
         """
         saves = self.boxes and self._parts_of_sector > 1 and self.splits == 1
+        saves &= self.places > 1 or self._box_count == 1
         return saves and self._blocks_if(boxes=True) >= max(self._blocks_if(boxes=False), 1)
 
     def _blocks_if(self, *, boxes: bool) -> int:
@@ -212,9 +218,13 @@ class WarpgroupCandidate(WarpCandidate):
     @property
     def places(self) -> int:
         """Boxes for which a warp has room: few that divide its boxes, one of which is written."""
+        return next((n for n in (2, 3) if self._box_count % n == 0), 1)
+
+    @property
+    def _box_count(self) -> int:
+        """Boxes of a warp."""
         row = self.thread[1] * self.product.stored_bytes
-        count = self.thread[0] // ROWS * (row // self._row_bytes)
-        return next((n for n in (2, 3) if count % n == 0), 1)
+        return self.thread[0] // ROWS * (row // self._row_bytes)
 
     @property
     def _place_bytes(self) -> int:

@@ -98,6 +98,7 @@ CASES: dict[str, tuple[loop_cases.Case, str]] = {
     "linear": (product(48, 40, 96, w_turned=True), SMALL),
     "three warps, 48 rows": (product(50, 100, 40, w_turned=True), schedule((48, 96), (48, 32))),
     "both turned": (product(40, 48, 64, x_turned=True, w_turned=True), SMALL),
+    "80 columns, chunks of 128": (product(40, 84, 136), schedule((32, 80), (32, 80), 128, 2)),
     "x turned": (product(40, 24, 64, x_turned=True), SMALL),
     "ragged by 8": (product(24, 40, 72), SMALL),
     "ragged": (product(17, 19, 100), SMALL),

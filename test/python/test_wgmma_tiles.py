@@ -63,7 +63,10 @@ CASES: dict[str, tuple[Case, str]] = {
     "four slots in flight": (product(64, 72, 328), IN_FLIGHT.replace("depth=3", "depth=4")),
     "the last block": (product(72, 80, 328), SMALL.replace(",blockify-launch", LAST)),
     "the last block, by TMA": (product(72, 80, 328), TMA.replace(",blockify-launch", LAST)),
-    "by TMA": (product(72, 80, 200, w_turned=True), TMA),
+    "80 columns, by TMA": (
+        product(72, 88, 200, w_turned=True),
+        TMA.replace("64,64", "64,80").replace("n64k16", "n80k16"),
+    ),
     "plain, by TMA": (product(72, 80, 200), TMA),
     "by TMA, with a producer": (product(72, 80, 392, w_turned=True), PRODUCER),
     "plain, by TMA, with a producer": (product(72, 80, 200), PRODUCER),

@@ -1,7 +1,7 @@
 // RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 "test.op"() {shape = #kernel.mma<m16n8k32, bf16>} : () -> ()
-// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, or <m64nNk16, f16 or bf16> or <m64nNk8, tf32> for an N of 8, 16, 32, 64, 96, 128, 192, 256, found <m16n8k32, bf16>
+// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, or <m64nNk16, f16 or bf16> or <m64nNk8, tf32> for an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found <m16n8k32, bf16>
 
 // -----
 
