@@ -207,9 +207,9 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
 
     computed = " compute=true" if best.computes else ""
     computed += f" type={best.computed_type}" if best.computed_type else ""
-    slabs = best.computed_bytes
+    slabs, chunk = best.computed_bytes, best.chunk if along_size else best.points
     for op in tiled.chunked:
-        slabs += tiled.slab_points(op, block, best.points) * element_bytes(op.result.type)
+        slabs += tiled.slab_points(op, block, chunk) * element_bytes(op.result.type)
     beside = best.shared_held - best.slab_bytes - best.computed_bytes  # slots and parts
     slabs = min(slabs, target.shared_per_block - beside)
     steps = ["tileify"]

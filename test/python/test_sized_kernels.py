@@ -354,6 +354,16 @@ def test_windows_along_a_size_have_kernels_for_all(f: Any) -> None:
     assert "compiled for each size" not in program.explain()
 
 
+def test_chunks_of_sizes_that_are_likely_to_be_short_have_room() -> None:
+    """The slabs of a chunk of 16 where 8 are likely."""
+    factors = torch.randn(16, 8), torch.randn(129, 8)
+    f = dlc.compile(
+        lambda x, w: x @ w.mT, factors, "sm_86", "host", dynamic_shapes=({1: AUTO}, {1: AUTO})
+    )
+    assert not f.shared.obstacle
+    assert "bk=16" in f.kernels[0].schedule
+
+
 def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
     f = lambda x: x.std(0, correction=0.5)  # noqa: E731
     x = torch.randn(24, 16)
