@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CASES, SUITE, Case, select
+from kernel_rows import loop_kernels
 from record import write
 from static_table import markdown
 
@@ -46,12 +47,14 @@ from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS, get_target
 from dlc_bench import statics
 from dlc_bench.records import where_and_when
+from dlc_bench.work import compulsory_bytes, product_flops
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
 """The case whose compile time is reported alone."""
 
 Row = dict[str, Any]
+Maker = Callable[[], tuple[Any, tuple[Any, ...]]]
 
 
 def start_worker() -> None:
@@ -62,11 +65,12 @@ def start_worker() -> None:
     torch.set_default_device("meta")
 
 
-def lower(text: str, target: str) -> Row:
+def lower(given: str | Maker, target: str) -> Row:
     """
-    A program as CUDA C: its kernels in the order of their launches, each with its schedule, source,
-    launch and estimate, and the CPU seconds of every phase. `error` instead where it does not
-    compile.
+    A program, a text or what makes its module and example inputs, as CUDA C: its kernels in the
+    order of their launches, each with its schedule, source, launch and estimate, the estimate of
+    all (`us`), what it must do at least (`flops` of its products, `bytes`), and the CPU seconds of
+    every phase. `error` instead where it does not compile.
     """
     from xdsl.utils.exceptions import ArgSpecParseError
 
@@ -80,14 +84,18 @@ def lower(text: str, target: str) -> Row:
 
     try:
         begin = time.process_time()
-        program = import_program(*capture_text(text), whole=DECOMPOSITIONS)
+        function, arguments = capture_text(given) if isinstance(given, str) else given()
+        program = import_program(function, arguments, whole=DECOMPOSITIONS)
         module = program.module
+        flops = product_flops(module)
+        size = compulsory_bytes(module, program.bind(arguments, {}))
         set_target(module, target)
         gc.freeze()  # as `dlc compile` does
         imported = time.process_time()
         run_pipeline(compiler_context(), module, "loop")
         looped = time.process_time()
         estimates = statics.estimates(module)
+        microseconds = sum(row["estimate_us"] for row in loop_kernels(module))
         estimated = time.process_time()
         run_pipeline(compiler_context(), module, "tile")
         tiled = time.process_time()
@@ -101,7 +109,8 @@ def lower(text: str, target: str) -> Row:
         return {"error": describe(error, {})}
     passes = looped - imported + tiled - estimated + lowered - counted
     seconds = {"import": imported - begin, "passes": passes, "printing": printed - lowered}
-    return {"kernels": kernels, "seconds": seconds}
+    whole = {"us": microseconds, "flops": flops, "bytes": size}
+    return {"kernels": kernels, "seconds": seconds, **whole}
 
 
 def summarise(case: Case, target_name: str, kernels: list[Row]) -> Row:

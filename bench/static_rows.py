@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from static import Row, lower, start_worker
+from static import Maker, Row, lower, start_worker
 
 from dlc.cli.status_line import progress
 
@@ -17,10 +17,15 @@ RESULTS = Path(__file__).parent / "results"
 
 def lowered(text: str, chip: str) -> list[Row]:
     """The kernels of a program in the order of their launches; RuntimeError where it has none."""
-    found = lower(text, chip)
+    return compiled(text, chip)["kernels"]
+
+
+def compiled(given: str | Maker, chip: str) -> Row:
+    """`static.lower`; RuntimeError where it has an error."""
+    found = lower(given, chip)
     if "error" in found:
         raise RuntimeError(found["error"])
-    return found["kernels"]
+    return found
 
 
 def update(
