@@ -21,6 +21,7 @@ from dlc.backend.executor import (
 from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
+from dlc.dialects.frozen import freeze
 from dlc.dialects.fusion_plan import FusionPlan
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.export.imported import ImportedProgram
@@ -79,6 +80,7 @@ class CompiledProgram(TellsOfMissing):
         precision: str | None = None,
         dynamic_shapes: Any = None,
         overlap: bool = False,
+        frozen: bool = False,
     ) -> None:
         if graphed:
             check_capturing(backend)
@@ -91,6 +93,7 @@ class CompiledProgram(TellsOfMissing):
         self.tuned = tuned
         self.plan = plan
         self.overlap = overlap
+        self.frozen = frozen
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.target = get_target(target).name
@@ -216,6 +219,8 @@ class CompiledProgram(TellsOfMissing):
         tuned = objectives_for(self.backend.name) if self.tuned else ()
         plan = None if self.plan is None else FusionPlan.of(self.plan)
         set_target(module, self.target, self.precision)
+        if self.frozen:
+            freeze(module)
         return Stages(module, self.schedules, tuned=tuned, plan=plan, overlap=self.overlap)
 
     def _of_all_sizes(
@@ -296,6 +301,7 @@ class CompiledProgram(TellsOfMissing):
             self.asked,
             self.dynamic_shapes,
             self.overlap,
+            self.frozen,
         )
         new.imports, new.name = self.imports, self.name
         for variant in self.variants:
@@ -333,7 +339,7 @@ class CompiledProgram(TellsOfMissing):
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
         how = self.graphed, self.schedules, self.tuned, self.plan, self.asked, self.dynamic_shapes
-        return _again, (*given, *how, self.overlap)
+        return _again, (*given, *how, self.overlap, self.frozen)
 
     @property
     def sizes(self) -> Sizes:
@@ -367,6 +373,7 @@ def compile(
     precision: str | None = None,
     dynamic_shapes: Any = None,
     overlap: bool = False,
+    freeze: bool = False,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -402,6 +409,12 @@ def compile(
     With `overlap`, kernels begin before the ones ahead of them end, ask for weights meanwhile, and
     wait for what these write, where the chip can (sm_90 and later): the pass `overlap-launches`.
 
+    With `freeze` it is promised that parameters, buffers and tensors that the code reads are not
+    written to after the first call, but for buffers that the program itself writes: what kernels
+    compute of these alone, such as weights as blocks fetch them, is computed once and kept. What
+    takes the place of one is seen, as what PyTorch counts in its version; a write to `p.data` is
+    not.
+
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
@@ -419,7 +432,7 @@ def compile(
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)
     chip = target or default_target()
-    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap
+    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap, freeze
     program = CompiledProgram(f, chip, where, *how)
     program.variant(tuple(args), kwargs).module("kernel")
     return program

@@ -85,6 +85,8 @@ class Launch:
     outputs: tuple[int, ...]
     ops: tuple[str, ...]
     """The program's operations that it does part or all of, such as `3 add.Tensor`."""
+    once: bool = False
+    """True if its outputs are kept for the calls to come."""
 
 
 @dataclass(frozen=True)

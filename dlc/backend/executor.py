@@ -21,6 +21,7 @@ from dlc import plugins
 from dlc.backend import BACKENDS, LaunchError, backend_hint
 from dlc.backend.bound_program import BoundProgram, Launch, Layout
 from dlc.backend.kept_copy import KeptCopy, to_device
+from dlc.backend.kept_once import KeptOnce
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import with_hint
 from dlc.ir.home import home_of
@@ -98,6 +99,7 @@ class Executor:
         self._updated = self.program.updated
         self._kept: dict[int, KeptCopy] = {}
         """Copies of constants, by the numbers of their arguments."""
+        self._once = KeptOnce(program)
         self._prepared = self._told = False
 
     @property
@@ -143,7 +145,8 @@ class Executor:
             copied = here is tensor and not in_place and number in self._updated
             run.hold(number, here.clone() if copied else here)
         with self.backend.running():
-            run.take(self.program.steps)
+            self._once.hold_in(run, tensors, self.backend)
+            run.take(self._once.rest)
         return [to_device(run.tensor(i), home) for i in self.results]
 
     def tell_of_copies(self, tensors: Sequence[torch.Tensor]) -> None:

@@ -176,7 +176,8 @@ class _Reader:
         _check_written(callee)
         inputs, outputs = self._all(op.inputs), self._all(op.outputs)
         image = self.image(callee)
-        return Launch(image, image.grid_size, inputs, outputs, tuple(ops_of(op)))
+        once = isinstance(op, host.LaunchOp) and op.is_once
+        return Launch(image, image.grid_size, inputs, outputs, tuple(ops_of(op)), once)
 
     def _new(self, value: SSAValue) -> tuple[int, str]:
         """A number and a name for a buffer."""

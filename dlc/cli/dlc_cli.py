@@ -286,6 +286,11 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
         "to, f32 or tf32]",
     )
     command.add_argument(
+        "--freeze",
+        action="store_true",
+        help="compute once for all calls what parameters, buffers and constants alone give",
+    )
+    command.add_argument(
         "-v",
         action="count",
         default=0,

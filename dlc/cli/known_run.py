@@ -37,7 +37,8 @@ def key_of(job: Job) -> str | None:
     if call is None or watched or (text := text_of_export(call)) is None:
         return None
     target, precision = job.loaded.target or "", job.loaded.precision
-    return content_key(text, target, precision, torch.__version__, source_key())
+    how = target, precision, str(options.freeze)
+    return content_key(text, *how, torch.__version__, source_key())
 
 
 @dataclass(frozen=True)

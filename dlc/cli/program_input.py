@@ -98,6 +98,7 @@ def load_module(
     of stdin is taken the second time. The target is the one in the options, or the module's own, or
     sm_90; the precision in the options, or the module's own, or f32.
     """
+    from dlc.dialects.frozen import freeze
     from dlc.dialects.program_attributes import check_attributes
     from dlc.ir.dominance import verify_dominance
     from dlc.ir.locations import LocParser
@@ -124,6 +125,8 @@ def load_module(
     at_sizes(module, options.sizes)
     target = options.target or stated_target(module) or DEFAULT_TARGET
     set_target(module, target, options.precision or precision_of(module))
+    if options.freeze:
+        freeze(module)
     return module
 
 
@@ -209,7 +212,8 @@ def _imported(
 
     def read() -> tuple[ModuleOp, ImportedProgram | None]:
         with timing.phase("dlc", "import to Torch IR"), uncollected():
-            from dlc.frontend.export.fx import import_call, sized_program  # with xDSL
+            from dlc.dialects.frozen import freeze  # with xDSL
+            from dlc.frontend.export.fx import import_call, sized_program
 
             imported = import_call(call)
             if call.sizes is None:
@@ -217,6 +221,8 @@ def _imported(
             else:
                 module, program = chosen_program(sized_program(call, imported), options)
         set_target(module, chip, precision)
+        if options.freeze:
+            freeze(module)
         return module, program
 
     if call.sizes is not None and options.sizes is not None:  # a program of no call that was made

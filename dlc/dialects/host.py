@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects import memref
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
     I64,
     IntegerAttr,
@@ -61,12 +61,14 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.dialects.frozen import frozen_in
 from dlc.dialects.host_flow import ForOp, IfOp, SelectOp, WhileOp, YieldOp
 from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, span_bytes
 
+ONCE = "once"
 BYTE = IntegerType(8, Signedness.UNSIGNED)
 """The elements of memory that slices are taken of."""
 
@@ -188,7 +190,8 @@ class LaunchOp(LaunchOpBase, Ordered):
     """
     `host.launch @k(%x, %w) -> (%y)`: runs a kernel, which reads `%x` and `%w` and writes `%y`.
 
-    The types are those of the kernel.
+    The types are those of the kernel. With `{once}`, what it writes is kept for the calls to come,
+    which find the same `%x` and `%w`: it is an allocation that it alone writes.
     """
 
     name = "host.launch"
@@ -218,6 +221,32 @@ class LaunchOp(LaunchOpBase, Ordered):
             [ref.type for ref in callee.output_refs],
         )
         self.verify_program()
+
+        if self.is_once:
+            self._verify_once()
+
+    @property
+    def is_once(self) -> bool:
+        """True if what it writes is kept for the calls to come."""
+        return ONCE in self.attributes
+
+    def _verify_once(self) -> None:
+        main = self.parent_op()
+        same = frozen_in(main) if isinstance(main, func.FuncOp) else ()
+        for value in self.inputs:
+            writers = [u.operation for u in value.uses if isinstance(u.operation, LaunchOp)]
+            once = [w.is_once for w in writers if value in w.outputs]
+            if value not in same and not (once and all(once)):
+                raise VerifyException(f"expected {name_of(value)} to be the same at all calls")
+        for value in self.outputs:
+            others = [u.operation for u in value.uses if u.operation is not self]
+            if not isinstance(value.owner, memref.AllocOp) or not all(
+                isinstance(other, LaunchOp) and value not in other.outputs for other in others
+            ):
+                raise VerifyException(
+                    f"expected {name_of(value)}, which is kept, to be an allocation that launches "
+                    "read"
+                )
 
     @property
     def title(self) -> str:

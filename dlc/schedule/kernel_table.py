@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region
 
+from dlc.analysis.once import once_in
 from dlc.dialects import flow, host_flow, tile
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import kernels_in
@@ -29,20 +30,23 @@ def kernel_table(module: ModuleOp, target: Target) -> str:
     """
     For each kernel of the Loop IR how often it is launched and, for one launch, the microseconds
     and megabytes of memory traffic that are predicted, its arithmetic, and the operations of the
-    program that it does; then the sum over all launches, and what control flow does. Empty if there
-    is no such kernel. A while counts as one turn, and an if as both of its bodies.
+    program that it does; then the sum over the launches of a call, without what is computed once
+    for all calls, and what control flow does. Empty if there is no such kernel. A while counts as
+    one turn, and an if as both of its bodies.
     """
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     if not kernels:
         return ""
-    again = _launched_again(module)
+    again, once = _launched_again(module), once_in(module)
     rows: list[list[str]] = []
     launches, seconds = 0, 0.0
     for kernel in kernels:
         cost, times = estimate(kernel, target), turns_around(kernel) + again[kernel]
-        launches, seconds = launches + times, seconds + times * cost.seconds
         size = (cost.seconds * 1e6, cost.memory_bytes / 1e6, cost.flops / 1e6)
-        rows.append([kernel.name_, str(times), *map(_figure, size), _operations(kernel)])
+        often = "once" if kernel in once else str(times)
+        rows.append([kernel.name_, often, *map(_figure, size), _operations(kernel)])
+        if kernel not in once:
+            launches, seconds = launches + times, seconds + times * cost.seconds
     total = f"{counted(len(kernels), 'kernel')}, launched {counted(launches, 'time')}"
     total += f": {_figure(seconds * 1e6)} us predicted on {target.name}"
     bodies = [[_name(op), _turns(op), _inside(op)] for op in module.walk() if _is_flow(op)]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.instruction_counts import Counts, counts_of
+from dlc.analysis.once import computed_once
 from dlc.dialects import flow, kernel
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
 from dlc.ir.provenance import inherit, set_values, values_of
@@ -61,9 +62,13 @@ class JoinLaunchesPass(ModulePass):
         joining = _Joining(op, target_of(op))
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             for block in flow.blocks_of(function.body.block):
-                while sum(joining.join(group) for group in list(Siblings(block).groups())):
+                while sum(joining.join(group) for group in _groups(function, block)):
                     pass  # what reads the results of one launch now may have read those of several
         joining.erase_unused()
+
+
+def _groups(function: func.FuncOp, block: Block) -> list[list[kernel.LaunchOp]]:
+    return [*Siblings(block, computed_once(function)).groups()]
 
 
 @dataclass

@@ -22,6 +22,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.lifetimes import Lifetimes
 from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
+from dlc.analysis.once import computed_once
 from dlc.dialects import flow, host, kernel
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.layouts import shape_of, span_bytes
@@ -41,7 +42,7 @@ class PlanBuffersPass(ModulePass):
     slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before;
     those that update an input lie where it does, in an argument if it is one. Blocks of all kernels
     are counted in a place of its own, which is zero when the program begins, and which each leaves
-    so: the next call finds it there.
+    so: the next call finds it there. What launches compute once for all calls is kept apart.
 
     *Legal always*: launches run in order, on one stream, so that who writes to a slice runs after
     all that read what was there.
@@ -89,6 +90,7 @@ class _Planner:
         self.block: Block = function.body.block
         self.end = end
         self.lifetimes = Lifetimes.of(function)
+        self.once = computed_once(function)
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""
         self.counters: dict[SSAValue, int] = {}
@@ -121,7 +123,7 @@ class _Planner:
             workspace = self._allocate("workspace", placement.size).memref
             pairs = zip(lives, placement.offsets, strict=True)
             shared |= {value: (workspace, offset) for value, offset in pairs}
-        Buffering(self.lifetimes, self.types, shared).rewrite(self.block)
+        Buffering(self.lifetimes, self.types, shared, self.once).rewrite(self.block)
         results = [v.type for v in self.end.operands]
         self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
 
@@ -133,6 +135,8 @@ class _Planner:
         for value, first in lifetimes.first.items():
             if value in self.counters:
                 continue  # all of them are in one place
+            if value.owner in self.once:
+                continue  # kept, each on its own
             if isinstance(value.owner, Operation) and value not in returned:
                 self.types.setdefault(value, default_type(value))
                 size = span_bytes(self.types[value])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from dlc.analysis.once import kept_values
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import kernels_in
 from dlc.ir.expr import Expr
@@ -34,8 +35,8 @@ class PackOperandsPass(ModulePass):
     *Faster because* blocks fetch an operand again and again: threads that copy neighbours which lie
     apart in memory, as the weights of a convolution do, touch a line of memory for each, of 4 bytes
     at once. It is done where the estimate of both kernels is below that of the one. What several
-    kernels read is packed once; a parameter at each call, which the estimate counts. Kernels with
-    sizes stay: how blocks fetch is known for numbers only.
+    kernels read is packed once; a parameter at each call, which the estimate counts, but that of a
+    frozen module once for all. Kernels with sizes stay: how blocks fetch is known for numbers only.
 
     ```
     %y = loop.kernel @conv1d(%x: memref<64x1024xf32> = %x, %w: memref<128x64x3xf32> = %w) … {
@@ -62,12 +63,14 @@ class PackOperandsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels, target = kernels_in(op, loop.KernelOp), target_of(op)
-        made = Copies(kernels)
+        made, same = Copies(kernels), kept_values(op)
         for kernel in kernels:
             if kernel.schedule is None:
-                self._pack(kernel, target, made)
+                self._pack(kernel, target, made, same)
 
-    def _pack(self, kernel: loop.KernelOp, target: Target, made: Copies) -> None:
+    def _pack(
+        self, kernel: loop.KernelOp, target: Target, made: Copies, same: Container[SSAValue]
+    ) -> None:
         """
         Packs the operands of a kernel for which that pays, one after the other; those that are
         `made` before it are there.
@@ -81,7 +84,8 @@ class PackOperandsPass(ModulePass):
                 left += 1
                 continue
             copying = copying_kernel(kernel, packing, packing.extents, f"{name}_packed", _store)
-            if self._pays(kernel, left, copying, target, there=made.has(kernel, copying)):
+            there = made.has(kernel, copying) or copying.inputs[0] in same
+            if self._pays(kernel, left, copying, target, there=there):
                 read_packed(kernel, packing, made.take(kernel, copying))
             else:
                 copying.erase()
@@ -106,7 +110,7 @@ class PackOperandsPass(ModulePass):
         trial.erase()
         once = 0.0 if there else estimate(copying, target).seconds
         pays = then + once < now or self.always
-        packed = "packed before" if there else f"and {microseconds(once)} us to pack it"
+        packed = "packed already" if there else f"and {microseconds(once)} us to pack it"
         told = f"{microseconds(then)} us {packed}, {microseconds(now)} us as it lies"
         remark(self.name, kernel.name_, f"{'packs' if pays else 'leaves'} %{name}: {told}")
         return pays

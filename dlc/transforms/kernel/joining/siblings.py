@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -16,8 +16,10 @@ from dlc.target import WARP
 class Siblings:
     """The launches of a block by what they read, and where its operations stand."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, once: Collection[Operation]) -> None:
+        """`once` are the launches whose results are kept for all calls, alone or one of such."""
         self._block = block
+        self._once = once
         self._places: dict[Operation, int] = {op: n for n, op in enumerate(block.ops)}
 
     def groups(self) -> Iterator[list[kernel.LaunchOp]]:
@@ -44,6 +46,8 @@ class Siblings:
     def _may_join(self, group: Sequence[kernel.LaunchOp], other: kernel.LaunchOp) -> bool:
         """True if a launch may run where the first of a group does, beside all of them."""
         first = self._places[group[0]]
+        if (other in self._once) != (group[0] in self._once):
+            return False
         if obstacle(other) is not None or not all(self._is_there(v, first) for v in other.inputs):
             return False
         if not _fit([op.callee for op in (*group, other) if op.callee is not None]):

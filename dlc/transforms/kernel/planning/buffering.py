@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import memref
@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StridedLayoutAttr,
     TensorType,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
@@ -33,6 +34,8 @@ class Buffering:
     types: Mapping[SSAValue, MemRefType]
     shared: Mapping[SSAValue, tuple[SSAValue, int]]
     """Places in memory that holds others, too, and where there; others are allocations."""
+    once: Collection[Operation] = ()
+    """The launches whose outputs are kept for the calls to come."""
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """The buffers that are there before what writes to them."""
     elements: dict[SSAValue, tuple[SSAValue, SSAValue]] = field(default_factory=dict)
@@ -96,6 +99,8 @@ class Buffering:
         ]
         new = host.LaunchOp(callee.name_, launch.inputs, buffers)
         new.attributes |= launch.attributes
+        if launch in self.once:
+            new.attributes[host.ONCE] = UnitAttr()
         for made in (*before, new):
             made.location = launch.location
         Rewriter.replace_op(launch, [*before, new], buffers)
