@@ -35,13 +35,14 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:002", "canonicalize-loops"),  # loads, selects and axes in their simplest form
     ("l:003", "hoist-invariants"),  # invariant work moves out, equal work is done once
     ("l:004", "update-in-place"),  # what is written back to an argument is computed there
-    ("l:005", "fuse-loops"),  # kernels merge where that is faster
-    ("l:006", "join-dimensions"),  # what readers take as one dimension is stored as one
-    ("l:007", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
-    ("l:008", "pack-operands"),  # operands that lie against the grain are laid out first
-    ("l:009", "flatten-places"),  # places of windows are one axis, wherever rows end
-    ("l:010", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:011", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:005", "reorder-sums"),  # what is summed over windows is summed before it is multiplied
+    ("l:006", "fuse-loops"),  # kernels merge where that is faster
+    ("l:007", "join-dimensions"),  # what readers take as one dimension is stored as one
+    ("l:008", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
+    ("l:009", "pack-operands"),  # operands that lie against the grain are laid out first
+    ("l:010", "flatten-places"),  # places of windows are one axis, wherever rows end
+    ("l:011", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:012", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

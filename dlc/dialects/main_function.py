@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from dlc.diagnostics import did_you_mean, fail
 
@@ -38,6 +38,16 @@ def kind_in(attributes: Mapping[str, Attribute]) -> str:
     """What an argument of `@main` is to the user's program, an input where nothing is said."""
     kind = attributes.get("dlc.kind")
     return kind.data if isinstance(kind, StringAttr) else "input"
+
+
+def is_parameter(value: SSAValue) -> bool:
+    """True if a value is an argument of a function that is a parameter of the user's program."""
+    if not isinstance(value, BlockArgument):
+        return False
+    main = value.owner.parent_op()
+    return (
+        isinstance(main, func.FuncOp) and kind_in(attributes_of(main)[value.index]) == "parameter"
+    )
 
 
 def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ that are equal or zero, and NaN and infinities among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 
@@ -17,18 +17,24 @@ _LINE = 64
 
 
 def unusual_inputs(
-    arguments: Sequence[torch.Tensor], seed: int = 0
+    arguments: Sequence[torch.Tensor], seed: int = 0, *, finite: Collection[int] = ()
 ) -> Iterator[tuple[str, list[torch.Tensor]]]:
     """
     Names of kinds of numbers, each with tensors of them (on the CPU) of the shapes, strides and
     alignments of `arguments`; integers and booleans are those of `arguments`, as they may be
-    indices. Empty where nothing is a floating-point number.
+    indices. Those whose numbers are `finite` are never infinite. Empty where nothing is a
+    floating-point number.
     """
     if not any(t.is_floating_point() and t.numel() for t in arguments):
         return
     for name, change in KINDS.items():
         generator = torch.Generator().manual_seed(seed)
-        yield name, [_changed(t, change, generator) for t in arguments]
+        changes = [
+            _only_nan if change is _not_finite and n in finite else change
+            for n in range(len(arguments))
+        ]
+        pairs = zip(arguments, changes, strict=True)
+        yield name, [_changed(t, own, generator) for t, own in pairs]
 
 
 def _changed(tensor: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
@@ -65,6 +71,13 @@ def _not_finite(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tens
     numbers = _permuted(numbers, generator)
     for value in (torch.nan, torch.inf, -torch.inf):
         numbers[torch.randint(len(numbers), (), generator=generator, device="cpu")] = value
+    return numbers
+
+
+def _only_nan(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """As `_not_finite`, with a NaN in the place of each infinity."""
+    numbers = _not_finite(numbers, generator)
+    numbers[numbers.isinf()] = torch.nan
     return numbers
 
 

@@ -38,6 +38,7 @@ from dlc.backend.executor import Backend, Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.diagnostics import OpError, with_context, with_hint
 from dlc.dialects import flow
+from dlc.dialects.main_function import is_parameter, main_of
 from dlc.judge.conditioning import Expected
 from dlc.judge.known_results import Known
 from dlc.judge.reference import evaluate, widened
@@ -109,7 +110,10 @@ class Question:
             ordinary, original = itself.known(arguments), None
         trials, notes = [Trial("", arguments, ordinary)], list[str]()
         if sum(t.numel() for t in arguments) <= MOST:
-            for name, inputs in unusual_inputs(arguments):
+            # What parameters are multiplied with may be summed before (`reorder-sums`).
+            values = main_of(module).body.block.args
+            finite = [n for n, value in enumerate(values) if is_parameter(value)]
+            for name, inputs in unusual_inputs(arguments, finite=finite):
                 with suppress(Exception):  # the program may refuse such inputs, as indices
                     judge = itself.known(inputs)
                     if original is not None:

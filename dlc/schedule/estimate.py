@@ -28,6 +28,8 @@ from dlc.schedule.tiling import best_candidate
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
 
+CLEARLY = 1.25
+"""The ratio of two times from which on one is clearly less, whatever kernels merge later."""
 STEP_CLOCKS = 16
 """The least clocks of an iteration that waits for the one before, its loads pipelined."""
 

@@ -69,6 +69,8 @@ def joined_heads(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x.softmax(-1).transpose(1, 2).flatten(2) @ w
 
 
+pooled = torch.nn.Sequential(torch.nn.Conv2d(64, 64, 1), torch.nn.AvgPool2d(2)).eval()
+
 PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ...] = (
     (torch.matmul, ones((1024, 1024), (1024, 1024))),
     (torch.matmul, ones((16, 4096), (4096, 64))),
@@ -84,6 +86,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (torch.amax, (*ones((16384, 64)), 0)),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
     (torch.conv_transpose2d, ones((64, 128, 16, 16), (128, 64, 2, 2))),
+    (pooled, ones((16, 64, 28, 28))),
     (joined_heads, ones((1, 8, 64, 64), (512, 512))),
     (rows, ones((3, 5, 8)), ({0: Dim("b"), 1: Dim("s")},)),
 )

@@ -188,6 +188,9 @@ def test_unusual_inputs_lie_as_the_others_do() -> None:
         assert torch.equal(y.nan_to_num(), again[0].nan_to_num())
     kinds = dict(unusual_inputs(arguments))
     assert not kinds["a NaN and infinities"][0].isfinite().all()
+    parameters = dict(unusual_inputs(arguments, finite=[0]))["a NaN and infinities"][0]
+    assert parameters.isnan().any()
+    assert not parameters.isinf().any()
     assert kinds["equal numbers and zeros"][0].unique().numel() <= 5
     assert not list(unusual_inputs([torch.tensor([3, 1])]))
 

@@ -1,0 +1,1 @@
+"""What `reorder-sums` finds and makes."""
