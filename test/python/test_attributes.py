@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -254,23 +254,118 @@ def test_compilations_in_threads() -> None:
     assert "__getattribute__" not in vars(nn.Module)
 
 
-def test_numbers_inside_of_other_objects_are_frozen() -> None:
-    """As README says; those that modules hold themselves are followed."""
+class Slotted:
+    __slots__ = ("model", "scale")
+
+    def __init__(self, scale: float, model: nn.Module | None) -> None:
+        self.scale, self.model = scale, model
+
+
+class Plain:
+    scale = 0.5
+
+    def __init__(self, scale: float, model: nn.Module | None) -> None:
+        self._factor, self.model = scale, model
+
+    def __getitem__(self, i: int) -> float:
+        return self._factor * i
+
+
+def held_by_objects() -> Iterator[tuple[Any, Callable[[torch.Tensor], torch.Tensor]]]:
+    """Objects, each with a program that reads two numbers of them and a module."""
+    slotted = Slotted(2.0, nn.Linear(3, 3))
+    yield slotted, lambda x: slotted.model(x) * slotted.scale  # pyright: ignore
+    plain = Plain(2.0, nn.Linear(3, 3))
+    yield plain, lambda x: plain.model(x) * plain[2] * plain.scale  # pyright: ignore
+    space = SimpleNamespace(model=nn.Linear(3, 3), scale=2.0)
+    around = [SimpleNamespace(inner=space)]
+    yield space, lambda x: around[0].inner.model(x) * getattr(space, "scale")
 
     class Configured(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, config: Any) -> None:
             super().__init__()
-            self.scale, self.config = 2.0, SimpleNamespace(shift=1.0)
+            self.config = config
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * self.scale + self.config.shift
+            return self.config.model(x) * self.config.scale
 
-    model = Configured()
-    compiled = dlc.compile(model, (X,), backend="host")
-    model.config.shift = 5.0
-    assert torch.equal(compiled(X), X * 2 + 1)
-    model.scale = 3.0
-    assert torch.equal(compiled(X), X * 3 + 5)
+    config = Slotted(2.0, nn.Linear(3, 3))
+    yield config, Configured(config)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_what_objects_hold_is_followed(which: int) -> None:
+    held, program = list(held_by_objects())[which]
+    compiled = dlc.compile(program, (X,), backend="host", target="sm_90")
+
+    def compare() -> None:
+        found, wanted = compiled(X), program(X)
+        assert torch.allclose(found, wanted, atol=1e-5)
+        parameters = list(held.model.parameters())
+        for one, other in zip(
+            torch.autograd.grad(found.sum(), parameters),
+            torch.autograd.grad(wanted.sum(), parameters),
+            strict=True,
+        ):
+            assert torch.allclose(one, other, atol=1e-4)
+
+    compare()
+    for parameter in held.model.parameters():
+        parameter.data = parameter.data * 2
+    compare()
+    assert len(compiled.variants) == 1
+    held.model = nn.Linear(3, 3)
+    compare()
+    held.scale = 5.0
+    compare()
+    if isinstance(held, Plain):
+        held._factor = 7.0
+        compare()
+
+
+def test_tensors_of_objects_are_arguments() -> None:
+    one, other = (SimpleNamespace(w=torch.randn(3, requires_grad=True)) for _ in range(2))
+    compiled = dlc.compile(lambda x: x * one.w + other.w, (X,), backend="host", target="sm_90")
+    other.w = torch.randn(3, requires_grad=True)
+    one.w.data += 1
+    assert torch.allclose(compiled(X), X * one.w + other.w)
+    (gradient,) = torch.autograd.grad(compiled(X).sum(), (other.w,))
+    assert torch.equal(gradient, torch.full((3,), 3.0))
+    assert len(compiled.variants) == 1
+
+
+KEPT: dict[str, list[torch.Tensor]] = {"sums": []}
+LAST = SimpleNamespace(sum=None, calls=0)
+
+
+def keeps_in_a_list(x: torch.Tensor) -> torch.Tensor:
+    KEPT["sums"].append(x.sum())
+    return x * 2
+
+
+def keeps_in_an_object(x: torch.Tensor) -> torch.Tensor:
+    LAST.sum = x.sum() if LAST.sum is None else LAST.sum + x.sum()
+    return x * 2
+
+
+def counts_in_an_object(x: torch.Tensor) -> torch.Tensor:
+    LAST.calls += 1
+    return x * LAST.calls
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (keeps_in_a_list, "puts a tensor that it computes into the variable 'KEPT'"),
+        (keeps_in_an_object, "puts a tensor that it computes into the variable 'sum'"),
+        (counts_in_an_object, "changes the variable 'calls', which it reads, from 0 to 1"),
+    ],
+)
+def test_what_a_refused_program_has_changed_is_put_back(program: Any, why: str) -> None:
+    with pytest.raises(ImportFailure, match=why):
+        dlc.compile(program, (X,), backend="host", target="sm_90")
+    assert KEPT == {"sums": []}
+    assert (LAST.sum, LAST.calls) == (None, 0)
 
 
 @lru_cache

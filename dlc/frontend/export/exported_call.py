@@ -250,6 +250,7 @@ def export_call(
         recorded_fixings() as fixings,
         free.caches_emptied(),
         root.parameters_as_tensors() if isinstance(root, FunctionModule) else nullcontext(),
+        free.unchanged(),
     ):
         with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)
@@ -260,7 +261,6 @@ def export_call(
                 exported = export(
                     root, args, kwargs, shown_as, whole, gradients=True, dynamic_shapes=shapes
                 )
-        free.check_unchanged()
     return ExportedCall(
         root,
         module,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -88,6 +88,22 @@ def is_changeable(value: Any) -> bool:
 def items_of(container: Any) -> tuple[Any, ...]:
     """What a container holds, in its order, which stays as long as it does; of a dict keys, too."""
     return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
+
+
+def put_items(container: Any, items: Sequence[Any]) -> None:
+    """Has what `items_of` gave in a container that can be changed; others stay as they are."""
+    match container:
+        case list() | deque():
+            container.clear()
+            container.extend(items)
+        case set():
+            container.clear()
+            container.update(items)
+        case dict():
+            container.clear()
+            container.update(zip(items[: len(items) // 2], items[len(items) // 2 :], strict=True))
+        case _:
+            pass
 
 
 def containers_in(container: Any) -> Iterator[Any]:

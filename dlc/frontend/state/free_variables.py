@@ -13,6 +13,7 @@ import torch
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.caches import emptied_again
 from dlc.frontend.state.constants import (
+    CONTAINERS,
     Identity,
     containers_in,
     copied,
@@ -20,9 +21,11 @@ from dlc.frontend.state.constants import (
     is_changeable,
     items_of,
     key_of,
+    put_items,
 )
 from dlc.frontend.state.lookup import Lookup
 from dlc.frontend.state.names_read import Binding, Bindings
+from dlc.frontend.state.tracers import TRACERS
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class NotedBinding:
     """What was in the container itself."""
     is_changeable: bool = False
     """True for a container that can be changed, at whatever depth."""
+    container: Any = None
+    """Such a container itself."""
 
     @staticmethod
     def of(binding: Binding) -> NotedBinding:
@@ -50,7 +55,7 @@ class NotedBinding:
         if not is_changeable(value):
             return NotedBinding(binding, value, key)
         inner = tuple((part, items_of(part)) for part in containers_in(value))
-        return NotedBinding(binding, copied(value), key, inner, items_of(value), True)
+        return NotedBinding(binding, copied(value), key, inner, items_of(value), True, value)
 
     def holds(self) -> bool:
         found = self.binding.value
@@ -62,6 +67,23 @@ class NotedBinding:
             if all(_holds(part, items) for part, items in self.inner):
                 return True
         return key_of(found) == self.key
+
+    def put_back(self) -> None:
+        """Binds what was bound, with the items that were in it."""
+        if not self.is_changeable:
+            self.binding.bind(self.value)
+            return
+        for part, items in ((self.container, self.items), *self.inner):
+            put_items(part, items)
+        self.binding.bind(self.container)
+
+
+def _is_of_trace(value: Any) -> bool:
+    """True for a tensor that stands for one while a program is exported, and for what holds one."""
+    if isinstance(value, torch.Tensor):
+        return isinstance(value, TRACERS)
+    is_full = isinstance(value, CONTAINERS) and not isinstance(value, slice)
+    return is_full and any(map(_is_of_trace, items_of(value)))
 
 
 def _holds(container: Any, items: Sequence[Any]) -> bool:
@@ -79,6 +101,9 @@ class FollowedTensor:
 
     def holds(self) -> bool:
         return isinstance(self.binding.value, torch.Tensor)
+
+    def put_back(self) -> None:
+        self.binding.bind(self.value)
 
 
 class FreeVariables:
@@ -133,16 +158,40 @@ class FreeVariables:
             self._are_same = lookup.close()
         return all(noted.holds() for noted in self._others)
 
-    def check_unchanged(self) -> None:
-        """ImportFailure where the program has changed what it reads, which a graph does once."""
-        for noted in self.noted:
-            value, name = noted.binding.value, noted.binding.name
-            if not noted.holds() and has_value(value):
-                raise ImportFailure(
-                    f"the program changes the variable '{name}', which it reads, from "
-                    f"{noted.value!r} to {value!r}: its kernels would not; keep it in a buffer "
-                    "(register_buffer), or change it outside of the program"
-                )
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """
+        A trace, in here. ImportFailure where it has changed what the program reads, which a graph
+        does once; where anything fails, all of it is as it was.
+        """
+        try:
+            yield
+            for noted in self.noted:
+                self._check(noted)
+        except BaseException:
+            for noted in self.noted:
+                now = noted.binding.value
+                if now is not noted.value and (not noted.holds() or _is_of_trace(now)):
+                    noted.put_back()
+            raise
+
+    @staticmethod
+    def _check(noted: NotedBinding | FollowedTensor) -> None:
+        value, name = noted.binding.value, noted.binding.name
+        if value is noted.value:
+            return
+        if _is_of_trace(value):
+            raise ImportFailure(
+                f"the program puts a tensor that it computes into the variable '{name}', which it "
+                "reads: its kernels would not; let it return the tensor, or keep it in a buffer "
+                "(register_buffer)"
+            )
+        if not noted.holds() and has_value(value):
+            raise ImportFailure(
+                f"the program changes the variable '{name}', which it reads, from "
+                f"{noted.value!r} to {value!r}: its kernels would not; keep it in a buffer "
+                "(register_buffer), or change it outside of the program"
+            )
 
     @contextmanager
     def caches_emptied(self) -> Iterator[None]:

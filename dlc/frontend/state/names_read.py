@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import dis
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial, partialmethod
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, TypeAlias
 
 import torch
@@ -18,12 +28,14 @@ import torch
 from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
 from dlc.frontend.state.foreign import is_foreign, is_installed
 from dlc.frontend.state.lookup import Lookup
-from dlc.frontend.state.module_attributes import own_attributes
+from dlc.frontend.state.module_attributes import CODE, own_attributes
 
 DEFAULTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What a function is, beside its names."""
 CALLED = ("__call__",)
 CALLED_CLASS = ("__init__", "__post_init__")
+MADE_BY = frozenset(("__init__", "__new__", "__post_init__", "__repr__", "__class__"))
+"""What of an object's class runs before it is there, or for a reader."""
 CALLED_MODULE = ("forward", *CALLED)
 """What runs without being named where an object is called."""
 
@@ -40,14 +52,17 @@ NAME_LOADS = {
 }
 """Bytecode that reads a name: True if a global's, and the bits of its argument below the name's."""
 
-Holder: TypeAlias = "CellType | dict[str, Any] | type | FunctionType"
+PLAIN_OBJECTS = (SimpleNamespace, Namespace)
+"""Classes of Python's own whose objects are what a user has put there."""
+
+Holder: TypeAlias = "CellType | dict[str, Any] | type | object"
 
 
 @dataclass(frozen=True, eq=False)
 class Binding:
     """
     A name and where it is bound: in a closure, a namespace (globals, a Python module, attributes of
-    a function), a class; or one of `DEFAULTS` of a function.
+    a function or an object), a class, a slot of an object; or one of `DEFAULTS` of a function.
     """
 
     holder: Holder
@@ -96,10 +111,14 @@ class Binding:
                 del self.holder.cell_contents
             case CellType():
                 self.holder.cell_contents = value
+            case type() if value is MISSING:
+                delattr(self.holder, self.name)
+            case type():
+                setattr(self.holder, self.name, value)
             case owner if value is MISSING:
-                delattr(owner, self.name)
-            case owner:
-                setattr(owner, self.name, value)
+                object.__delattr__(owner, self.name)
+            case owner:  # of a frozen dataclass, too
+                object.__setattr__(owner, self.name, value)
 
 
 def _content(cell: CellType, name: str, default: Any) -> Any:
@@ -119,8 +138,9 @@ Reached: TypeAlias = tuple[Any, Owners]
 class Bindings:
     """
     What code reads, as far as it is reached: through the functions that it names, those in
-    containers and `functools.partial`, forwards and hooks of modules; and what a function names as
-    an attribute, in the class that it is a method of and in the values that its names are bound to.
+    containers and `functools.partial`, forwards and hooks of modules; what a function names as an
+    attribute, in the class that it is a method of and in the values that its names are bound to;
+    and what any of them does, in the objects of a user's classes that are reached.
     """
 
     found: dict[Hashable, Binding] = field(default_factory=dict)
@@ -128,6 +148,10 @@ class Bindings:
     """The modules whose bound methods are reached."""
     modules: list[torch.nn.Module] = field(default_factory=list)
     """The modules that are reached, also in containers and objects."""
+    _objects: list[tuple[Any, set[str]]] = field(default_factory=list)
+    """The objects of a user's classes that are reached; what of each was looked for."""
+    _attributes: set[str] = field(default_factory=set)
+    """The attributes that code names."""
     _seen: dict[Hashable, Reached] = field(default_factory=dict)
     """By identity, and kept, so that it stays theirs."""
 
@@ -150,11 +174,21 @@ class Bindings:
             if where not in self._seen:
                 self._seen[where] = value, owners
                 pending += self._inside(value, owners)
+            if not pending:
+                pending += self._in_objects()
         return list(self.found.values())[before:]
 
     def _note(self, binding: Binding) -> Any:
         """What it is bound to."""
         return self.found.setdefault(binding.place, binding).value
+
+    def _in_objects(self) -> Iterator[Reached]:
+        """What objects have under names of attributes that were not looked for before."""
+        for value, before in self._objects:
+            names, kind = self._attributes - before, type(value)
+            before |= names
+            yield from ((self._note(b), ()) for b in _attributes_named(value, names))
+            yield from self._members(kind, sorted(names), (kind,))
 
     def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
         match value:
@@ -188,6 +222,9 @@ class Bindings:
                 yield from self._members(kind, names, (kind,))
                 yield _wrapped(value), owners
                 if not of_class:
+                    if is_users_object(value):
+                        self._objects.append((value, set()))
+                        yield from self._members(kind, _operators(kind), (kind,))
                     yield from ((module, ()) for module in _modules_in(value))
 
     def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
@@ -195,6 +232,7 @@ class Bindings:
         if is_foreign(function.__globals__.get("__name__")):
             return
         attributes = names_in_code(function.__code__)[1]
+        self._attributes.update(attributes)
         for owner in owners:
             yield from self._members(owner, attributes, owners)
         for binding in _bindings(function):
@@ -263,9 +301,50 @@ def _modules_in(value: Any) -> Iterator[torch.nn.Module]:
             continue
         elif isinstance(held, CONTAINERS):
             pending += items_of(held)
-        elif not is_installed(type(held).__module__):
-            pending += getattr(held, "__dict__", {}).values()
+        elif is_users_object(held):
+            pending += (binding.value for binding in _attributes(held))
         seen.add(id(held))
+
+
+def is_users_object(value: Any) -> bool:
+    """True for an object that has attributes of its own, and these by a user's code."""
+    if isinstance(value, (torch.Tensor, ModuleType, *CODE, *CONTAINERS)) or has_value(value):
+        return False
+    return isinstance(value, PLAIN_OBJECTS) or not is_installed(type(value).__module__)
+
+
+def _attributes(value: Any) -> Iterator[Binding]:
+    """The attributes that an object has itself, those in slots, too."""
+    own = getattr(value, "__dict__", {})
+    yield from (Binding(own, name) for name in own)
+    yield from (Binding(value, name) for name in _slots(type(value)) if hasattr(value, name))
+
+
+def _attributes_named(value: Any, names: AbstractSet[str]) -> Iterator[Binding]:
+    """
+    The attributes with such names that an object has itself, or may come to have in the place of a
+    number or a text of its class.
+    """
+    own, kind = getattr(value, "__dict__", None), type(value)
+    if own is not None:
+        of_class = (n for n in names if n not in own and has_value(getattr(kind, n, None)))
+        yield from (Binding(own, n) for n in (*(own.keys() & names), *of_class))
+    yield from (Binding(value, n) for n in _slots(kind) if n in names)
+
+
+@cache
+def _operators(kind: type) -> tuple[str, ...]:
+    """The names of methods that operators and statements call, as `__getitem__`."""
+    own = [name for k in kind.__mro__ if not is_foreign(k.__module__) for name in vars(k)]
+    methods = [name for name in own if name.startswith("__") and name.endswith("__")]
+    return tuple(n for n in methods if n not in MADE_BY and isinstance(getattr(kind, n), CODE))
+
+
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """The names of what objects of a class have in slots."""
+    members = [(name, of) for k in kind.__mro__ for name, of in vars(k).items()]
+    return tuple(name for name, of in members if isinstance(of, MemberDescriptorType))
 
 
 def _wrapped(value: Any) -> Any:
@@ -308,4 +387,6 @@ def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
             more = names_in_code(constant)
             globals |= dict.fromkeys(more[0])
             attributes |= dict.fromkeys(more[1])
+        elif isinstance(constant, str) and "getattr" in globals and constant.isidentifier():
+            attributes[constant] = None
     return tuple(globals), tuple(attributes)
