@@ -361,11 +361,14 @@ def _tensor_product(
     loaded = any({row, column} <= along[op.result] for op in loads)
     many = sum(map(flops_of, others)) >= MANY_INSTRUCTIONS * len(reduce.results)
     after = _registers_after(loaded=loaded) if many else 0
+    of_columns = [a for a in others if isinstance(a, loop.LoadOp) and column in along[a.result]]
+    after_columns = sum(row not in along[op.result] for op in of_columns) if many else 0
     outer = around.parent_op()
     stored = stored_bytes(outer, row, column) if isinstance(outer, loop.ForOp) else 0
     product = replace(product, along_k=lies, boxes=boxes, stored_bytes=stored)
     in_parts = loop.PARTS in reduce.attributes
-    return replace(product, after=after, loads_after=loaded, in_parts=in_parts)
+    product = replace(product, after=after, after_columns=after_columns)
+    return replace(product, loads_after=loaded, in_parts=in_parts)
 
 
 def _registers_after(*, loaded: bool) -> float:

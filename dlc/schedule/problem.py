@@ -31,6 +31,8 @@ class TensorProduct:
     after: float = 0
     """Registers of a thread, for each sum of which it computes something at once, that this takes:
     for all of its sums, or those of a box that TMA stores."""
+    after_columns: int = 0
+    """Registers that this takes beside them for each column of a thread: what is loaded for one."""
     in_parts: bool = False
     """True if factors of f32 are laid out in parts, which tf32 is to multiply."""
     loads_after: bool = False

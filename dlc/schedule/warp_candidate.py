@@ -20,6 +20,8 @@ from dlc.target import BANK_BYTES, BANKS, WARP
 
 ROWS, COLUMNS = 16, 8
 """Of the sums of a product that a warp computes at once."""
+LANES_OF_ROW = 4
+"""Lanes that share the columns of a row of sums."""
 PADDING = 16
 """Bytes after each row of a slab, which keep 8 rows off each other's banks."""
 ROW_LOADS, ROW_WAVEFRONTS = 1, WAVEFRONTS
@@ -95,7 +97,9 @@ class WarpCandidate(Candidate):
 
     @cached
     def registers(self) -> int:
-        count = ceil(self.sums * (1 + self.product.after)) + self._factor_words + OTHER_REGISTERS
+        after = ceil(self.sums * self.product.after)
+        after += self.thread[1] // LANES_OF_ROW * self.product.after_columns
+        count = self.sums + after + self._factor_words + OTHER_REGISTERS
         return count + -count % 8
 
     @property

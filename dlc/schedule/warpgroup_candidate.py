@@ -21,7 +21,7 @@ from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS
 from dlc.schedule.candidate import START
 from dlc.schedule.problem import Problem
 from dlc.schedule.units import issuing, path_clocks
-from dlc.schedule.warp_candidate import WarpCandidate
+from dlc.schedule.warp_candidate import LANES_OF_ROW, WarpCandidate
 from dlc.target import (
     BANK_BYTES,
     BANKS,
@@ -256,7 +256,8 @@ class WarpgroupCandidate(WarpCandidate):
         """Of a thread, which computes what follows its sums box by box or for all of them."""
         at_once = self._sums_of_box if boxes else self.sums
         beside = BOX_REGISTERS if self.boxes else COPIED_REGISTERS
-        count = self.sums * (1 + self.apart) + ceil(at_once * self.product.after) + beside
+        columns = 0 if boxes else self.thread[1] // LANES_OF_ROW * self.product.after_columns
+        count = self.sums * (1 + self.apart) + ceil(at_once * self.product.after) + columns + beside
         return count + -count % 8
 
     @property
