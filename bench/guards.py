@@ -57,6 +57,7 @@ def _examined(func: kernel.FuncOp) -> Row:
     counts = [sum(i.opcode in opcodes for i in body) for opcodes in WORK]
     kind = next((n for n, count in enumerate(counts) if count), None)
     return {
+        "loop": hot is not None,
         "instructions": len(body),
         "work": 1 if kind is None else counts[kind],
         "kind": kind,
@@ -112,7 +113,7 @@ def cells(family: str, row: Row) -> list[str]:
     sizes, one = row["sizes"], row["one"]
     return [
         family,
-        f"`{row['kernel']}`",
+        f"`{row['kernel']}`" + ("" if sizes["loop"] and one["loop"] else ", no loop"),
         f"{sizes['instructions']} for {sizes['work']}",
         f"{one['instructions']} for {one['work']}",
         f"{row['ratio'] - 1:+.0%}",
