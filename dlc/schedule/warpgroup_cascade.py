@@ -29,8 +29,10 @@ LEAST = 64
 """Columns at least: of fewer, a product takes as long as of so many."""
 BOX_REGISTERS = 40
 """Registers of a thread beside sums and scores where TMA copies (ptxas: 26 to 40)."""
-HALF = 2
+HALF, WORD = 2, 4
 """Bytes."""
+PAIR = 2
+"""Neighbouring keys of a lane, which loads at once what is of their scores alone."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class WarpgroupCascade(WarpCascade):
         return WARPGROUP * prod(self.threads)
 
     @property
+    def once_bytes(self) -> int:
+        return self.problem.once_bytes
+
+    @property
     def block_threads(self) -> int:
         return self.thread_count + (WARPGROUP if self.producer else 0)
 
@@ -80,7 +86,10 @@ class WarpgroupCascade(WarpCascade):
 
     @cached
     def registers(self) -> int:
-        count = self.sums + (BOX_REGISTERS if self.producer else COPIED_REGISTERS)
+        """Of a chunk, all that threads load of scores alone is on its way at once."""
+        loaded = self.thread[0] * self.chunk * self.once_bytes // (WARPGROUP * WORD)
+        beside = BOX_REGISTERS if self.producer else COPIED_REGISTERS
+        count = self.sums + loaded + beside
         return count + -count % 8
 
     @property
@@ -114,6 +123,7 @@ class WarpgroupCascade(WarpCascade):
         requests = rows // ROWS * (p.width + self.chunk) / K
         beside = CHUNK_INSTRUCTIONS + scores * SCORE + rows * columns / WARPGROUP
         beside += requests * REQUEST + FACTOR * rows / ROWS
+        beside += scores / PAIR if self.once_bytes else 0
         if not self.producer:
             beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
         groups, warps = prod(self.threads), self.thread_count / t.warp
@@ -123,7 +133,8 @@ class WarpgroupCascade(WarpCascade):
             warps * beside * t.warp / t.issue_lanes,
             groups * rows * self.chunk * SPECIAL / t.special_lanes,
         )
-        return own, ((groups * read + self._copied_bytes) / (BANKS * BANK_BYTES),)
+        once = groups * rows * self.chunk * self.once_bytes
+        return own, ((groups * read + self._copied_bytes + once) / (BANKS * BANK_BYTES),)
 
     @property
     def phases(self) -> int:
@@ -132,6 +143,8 @@ class WarpgroupCascade(WarpCascade):
 
     def _chunk_of_each(self, running: int) -> float:
         alone = self.busy_clocks(1) + self.phases * self.target.meeting_clocks
+        if self.once_bytes:
+            alone += self.target.latency_clocks
         copied = self.target.latency_clocks / (self.slots - 1)
         return max(self.busy_clocks(running), alone, copied)
 
@@ -140,7 +153,7 @@ def warpgroup_cascades(problem: CascadeProblem, target: Target) -> Iterator[Warp
     """The tilings for warpgroups that fit: of two chunks of keys at least."""
     if not problem.matrices or not target.has("wgmma") or problem.width % K:
         return
-    if problem.ends_early or problem.score_bytes or problem.rows < 2:
+    if problem.ends_early or problem.score_bytes > problem.once_bytes or problem.rows < 2:
         return
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for columns, groups, chunk in product(widths, GROUPS, CHUNKS):

@@ -62,6 +62,10 @@ CASES: dict[str, tuple[Case, str]] = {
     ),
     "a window": (attention(70, 70, 16, 16, **WINDOW), schedule(bk=16)),
     "a mask that is added": (with_mask(40, 70), schedule(tail=THREADS)),
+    "a mask where it lies": (
+        with_mask(130, 71),
+        schedule(128, groups=2, tail=PRODUCER).replace("200000", "200000 buffers=q,y,v"),
+    ),
     "ALiBi": (attention(33, 47, 16, 16, bias=True, **CAUSAL), schedule(bk=16)),
     "tiles of a warpgroup": (attention(128, 64, 16, 16, **CAUSAL), schedule(128)),
     "products beside each other": (attention(20, 64, 16, 32), schedule(columns=32, shape=16)),
@@ -183,6 +187,8 @@ def test_default_schedules_take_it_where_they_can() -> None:
     copied = replace(whole, boxes=False)
     assert not any("producer" in s for s in warpgroup_steps(copied))
     assert warpgroup_steps(copied)
+    added = replace(whole, score_bytes=2, once_bytes=2)  # a mask that is read where it lies
+    assert ranked_cascades(added, TARGETS["sm_90"])[0].mma == "m64n128k16"
     changed = {"keys": 64}, {"matrices": False}, {"ends_early": True}, {"score_bytes": 2}
     assert not any(warpgroup_steps(replace(whole, **change)) for change in changed)
     assert not any(c.mma.startswith("m64") for c in ranked_cascades(whole, TARGETS["sm_80"]))
