@@ -353,7 +353,8 @@ class _Fusion:
                 if old in self.kept:
                     self.kept[new] = self.kept[old]
                 if old.outputs[0] not in group.places:
-                    old.outputs[0].replace_all_uses_with(new.outputs[0])
+                    for output, other in zip(old.outputs, new.outputs, strict=True):
+                        output.replace_all_uses_with(other)
             for old in reversed(found):
                 old.detach()
                 old.erase()
