@@ -31,7 +31,8 @@ COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
 ATEN = os.path.join(HERE, "aten") + os.sep
 PASSED_THROUGH = tuple(
-    f"{ATEN}{name}.py" for name in ("unchecked", "subscripts", "numbers_of_data", "copied")
+    f"{ATEN}{name}.py"
+    for name in ("unchecked", "subscripts", "numbers_of_data", "copied", "optimizer_steps")
 )
 """They stand between a program and the functions that it calls, or what stands in for these."""
 AROUND = ATEN + "failed_operations.py"
@@ -81,6 +82,8 @@ class Place:
         code = b"".join([*before, last[: frame.end_colno]])[frame.colno :]
         read = b"".join(encoded)[: frame.colno + acting(code)]
         row, column = read.count(b"\n"), len(read.rpartition(b"\n")[2].decode(errors="replace"))
+        if row >= len(texts):  # the file has changed since it was read
+            return place
         return Place(place.file, line + row, column + 1, texts[row].rstrip())
 
     @property

@@ -507,6 +507,21 @@ def test_all_unsupported_operations_are_named_with_their_lines() -> None:
     assert "        picked = x[x > 0]\n        ^" in text
 
 
+def test_a_step_of_an_optimizer() -> None:
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters())
+    model.weight.grad = torch.ones(3, 3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.step()
+        return model(x)
+
+    with pytest.raises(ImportFailure, match="the program steps an optimizer") as caught:
+        import_program(step, (torch.ones(3),))
+    assert caught.value.place is not None
+    assert caught.value.place.text.strip() == "optimizer.step()"
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

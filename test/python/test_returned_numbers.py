@@ -39,6 +39,7 @@ def written(x: torch.Tensor) -> Any:
 ARITHMETIC = (
     *(lambda s, n: s**2, lambda s, n: abs(s) ** 0.5, lambda s, n: n**-2, lambda s, n: 2.0**s),
     *(lambda s, n: s // 0.4, lambda s, n: s % 0.4, lambda s, n: (n - 5) // 3, lambda s, n: -n % 3),
+    *(lambda s, n: divmod(n, 2), lambda s, n: divmod(s, -0.3)),
     *(lambda s, n: n << 2 | 1, lambda s, n: round(s), lambda s, n: round(s / 3, 2)),
     *(lambda s, n: math.ceil(s / 3), lambda s, n: math.floor(s / 3), lambda s, n: abs(n) / 2),
 )
@@ -104,6 +105,20 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     ),
     "compared": (lambda x: [x.max().item() > 3, x.argmax().item() == 3, not_(x)], (X,)),
     "operands": (operands, (X, torch.tensor([3, -7, 2]))),
+    "bits of integers": (
+        lambda x, i: [
+            (i & n, n | i, i ^ n, i << n, i.int() >> n, i.to(torch.uint8) & n, (x > 0) & n)
+            for n in [x.argmax().item()]
+        ],
+        (X, torch.tensor([3, -7, 2])),
+    ),
+    "factors": (
+        lambda x: [
+            (torch.add(x, x, alpha=n), x.clone().sub_(x, alpha=n), x.long().add(3 * i, alpha=k))
+            for n, k, i in [(x.max().item(), x.argmax().item(), x.long())]
+        ],
+        (X,),
+    ),
     "operands beside halves": (
         lambda x: (x.half() * (x[0, 2].item() / 8), x.half().sum() * x.max().item()),
         (X,),
@@ -233,6 +248,12 @@ def test_numbers_that_decide_on_shapes_are_refused() -> None:
             import_program(function, (X,))
     with pytest.raises(ImportFailure, match="branches on values of a tensor"):
         import_program(lambda x: x + 1 if torch.equal(x, x) else x, (X,))
+    with pytest.raises(UnsupportedError, match=r"argument 'beta' of aten.softplus.default takes"):
+        import_program(lambda x: torch.nn.functional.softplus(x, x.argmax().item()), (X,))
+    with pytest.raises(ImportFailure, match="addmm needs the value of a number that comes from a"):
+        import_program(lambda x: torch.addmm(x, x, x.t() @ x, beta=x.max().item()), (X,))
+    with pytest.raises(ImportFailure, match="and is none that dlc has for these, which are sqrt"):
+        import_program(lambda x: x * math.gcd(x.argmax().item(), 6), (X,))
     with pytest.raises(ImportFailure, match="Float did not match Double"):
         import_program(torch.allclose, (X, X.double()))
 

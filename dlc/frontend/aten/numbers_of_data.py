@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce, wraps
@@ -44,14 +45,22 @@ TAKE_TENSORS = frozenset(
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal clamp clip clamp_min "
     "clamp_max where masked_fill fill lerp copysign float_power bitwise_and bitwise_or bitwise_xor "
     "radd rmul truediv rtruediv floordiv rfloordiv mod rmod rpow iadd isub imul itruediv ifloordiv "
-    "imod ipow rdiv idiv".split()
+    "imod ipow rdiv idiv and or xor rand ror rxor iand ior ixor lshift rshift rlshift rrshift "
+    "ilshift irshift bitwise_left_shift bitwise_right_shift".split()
 )
 """Names of operations that take a tensor of one element wherever they take a number."""
+FACTORS = {"add": "alpha", "sub": "alpha", "subtract": "alpha", "addcmul": "value",
+           "addcdiv": "value"}  # fmt: skip
+"""By the names of operations, that of a number that their second tensor may be multiplied by."""
+
+
+class ValueNeeded(TypeError):
+    """Says that an operation needs the value of a number that comes from a tensor."""
 
 
 @contextmanager
 def functions_of_numbers() -> Iterator[None]:
-    """Within it `max` and `min` and the functions of `MATH` take numbers that come from tensors."""
+    """Within it functions of `MATH` and Python's, as `max`, take numbers that come from tensors."""
     saved = [(module, name, getattr(module, name)) for module, name in _names()]
     for module, name, original in saved:
         setattr(module, name, of_numbers(original))
@@ -68,7 +77,8 @@ def of_numbers(value: Any) -> Any:
 
 
 def _names() -> list[tuple[ModuleType, str]]:
-    return [*((math, name) for name in MATH), (builtins, "max"), (builtins, "min")]
+    of_python = ((builtins, name) for name in ("max", "min", "divmod"))
+    return [*((math, name) for name in MATH), *of_python]
 
 
 @cache
@@ -78,6 +88,7 @@ def _replacements() -> dict[Any, Callable[..., Any]]:
         **{f: _computed_by(f, MATH[name]) for name, f in vars(math).items() if name in MATH},
         builtins.max: _chosen(builtins.max, torch.gt),
         builtins.min: _chosen(builtins.min, torch.lt),
+        builtins.divmod: _divided,
     }
 
 
@@ -85,7 +96,11 @@ def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     """The arguments of a function of tensors, with tensors for the numbers that come from some."""
     if not tree_any(is_of_data, (args, kwargs)):
         return args, kwargs
-    name = getattr(func, "__name__", "").strip("_")
+    name = _name(func)
+    if name in FACTORS and is_of_data(factor := kwargs.get(FACTORS[name])) and _is_wide(args[1]):
+        scaled = _multiplied(args[1], factor, name)
+        args = args[0], scaled, *args[2:]
+        kwargs = {key: value for key, value in kwargs.items() if key != FACTORS[name]}
     if name not in TAKE_TENSORS:
         return args, kwargs
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
@@ -93,6 +108,37 @@ def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         args = (args[0], *(_if_number(bound, tensors, name) for bound in args[1:]))
         return args, {key: _if_number(bound, tensors, name) for key, bound in kwargs.items()}
     return tree_map_only(NUMBERS, lambda number: _beside(number, tensors, name), (args, kwargs))
+
+
+def value_needed(func: Any, args: Any, kwargs: Any, error: Exception) -> ValueNeeded | None:
+    """What an operation fails for, if that is the value of a number that it is given."""
+    asks = type(error).__name__ == "GuardOnDataDependentSymNode"
+    if not asks or not tree_any(is_of_data, (args, kwargs)):
+        return None
+    return ValueNeeded(
+        f"{_name(func)} needs the value of a number that comes from a tensor, which is not known "
+        "when the program is compiled; compute with tensors of one element in its place, or give "
+        "the number as an argument"
+    )
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "__name__", "").strip("_")
+
+
+def _is_wide(tensor: Tensor) -> bool:
+    """False for halves, which a product of their own would round once more."""
+    return tensor.dtype not in (torch.float16, torch.bfloat16)
+
+
+def _multiplied(tensor: Tensor, factor: Any, name: str) -> Tensor:
+    """RuntimeError, as eager PyTorch raises it, for integers and a factor that is none."""
+    if not (tensor.is_floating_point() or tensor.is_complex() or isinstance(factor, torch.SymInt)):
+        raise RuntimeError(
+            f"For integral input tensors, argument {FACTORS[name]} must not be a floating point "
+            "number."
+        )
+    return torch.mul(tensor, _beside(factor, [tensor], name))
 
 
 def is_of_data(value: object) -> bool:
@@ -147,6 +193,15 @@ def _computed_by(original: Callable[..., Any], function: Callable[..., Tensor]) 
         return function(*(torch.scalar_tensor(a, dtype=torch.float64) for a in args)).item()
 
     return compute
+
+
+@wraps(divmod)
+def _divided(number: Any, by: Any, /, of_numbers: Callable[..., Any] = divmod) -> Any:
+    """`divmod`, of sizes that are symbols, too, which have none."""
+    if isinstance(number, NUMBERS) or isinstance(by, NUMBERS):
+        mod: Callable[[Any, Any], Any] = operator.mod
+        return operator.floordiv(number, by), mod(number, by)
+    return of_numbers(number, by)
 
 
 def _chosen(original: Callable[..., Any], later: Callable[..., Tensor]) -> Any:

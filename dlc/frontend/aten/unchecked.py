@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from dlc.frontend.aten.copied import deepcopied
 from dlc.frontend.aten.failed_operations import forget_failed
-from dlc.frontend.aten.numbers_of_data import with_tensors
+from dlc.frontend.aten.numbers_of_data import value_needed, with_tensors
 from dlc.frontend.aten.subscripts import get_item, set_item
 
 UNCHECKED: dict[Callable[..., Any], str] = {
@@ -60,6 +60,8 @@ class Unchecked(TorchFunctionMode):
         try:
             args, named = with_tensors(func, args, kwargs or {})
             return (WRITTEN_ANEW.get(func) or func)(*args, **named)
-        except Exception:
+        except Exception as error:
             forget_failed()
+            if (needed := value_needed(func, args, kwargs, error)) is not None:
+                raise needed from error
             raise

@@ -17,6 +17,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.aten.overloads import bind_arguments
 from dlc.frontend.aten.taken_apart import overload_name
 from dlc.frontend.source import ImportFailure, Place, place_of
 
@@ -56,7 +57,7 @@ def as_raised(error: Exception, message: str, place: Place | None) -> ImportFail
     A failure that `except` takes for what an export has raised, or what eager PyTorch raises for
     reductions of nothing.
     """
-    if re.search("zero-size dimension|Expected reduction dim", str(error)):
+    if re.search("zero-size dimension|Expected reduction dim|kthvalue.*out of range", str(error)):
         return EmptyInExport(message, place)
     kind = next((kind for kind in RAISED if isinstance(error, kind)), None)
     return ImportFailure(message, place) if kind is None else _as(kind)(message, place)
@@ -64,7 +65,9 @@ def as_raised(error: Exception, message: str, place: Place | None) -> ImportFail
 
 BESIDE_ALL = frozenset((torch.bool, torch.int64))
 """Dtypes of masks and indices, which operations take beside others."""
-OF_TYPES = re.compile(r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long)")
+OF_TYPES = re.compile(
+    r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long|a long tensor)"
+)
 SMALL = 4096
 """Elements of a tensor that an operation may write to where its dtypes are tried."""
 DIVISIONS = frozenset(("div", "floor_divide", "fmod", "remainder"))
@@ -113,7 +116,7 @@ def check_types(graph: Graph, whole: Container[str] | None, shown_as: Mapping[st
 def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:
     """Raises what an operation that is not elementwise does where dtypes do not go together."""
     dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)} - BESIDE_ALL
-    if len(dtypes) < 2 or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
+    if (len(dtypes) < 2 and not _has_odd_index(node)) or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
         return
     args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
     try:
@@ -122,6 +125,16 @@ def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None)
     except RuntimeError as error:
         if OF_TYPES.search(str(error)):
             raise MixedTypes(f"{name}: {error}", place) from None
+
+
+def _has_odd_index(node: Node) -> bool:
+    """True for an index that is no integer, and beside one for tensors that are not of one type."""
+    given = bind_arguments(node)
+    values = {n: v.meta.get("val") for n, v in given.items() if isinstance(v, Node)}
+    dtypes = {n: value.dtype for n, value in values.items() if isinstance(value, torch.Tensor)}
+    index = dtypes.pop("index", torch.int64)
+    is_odd = index not in (torch.int32, torch.int64) or len({*dtypes.values()}) > 1
+    return "index" in values and is_odd
 
 
 def _is_of_sizes(value: object) -> bool:

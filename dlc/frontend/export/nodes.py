@@ -18,6 +18,7 @@ from dlc.dialects import torch as torch_ir
 from dlc.dialects.sized_types import sized_tensor
 from dlc.frontend.aten.draws import DRAWS_ELSEWHERE, GENERATED, STATE, draws
 from dlc.frontend.aten.overloads import ASSERTING, TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
+from dlc.frontend.aten.subscripts import NUMBER
 from dlc.frontend.export.eager_errors import check_eager
 from dlc.frontend.export.size_names import NoSize, is_of_sizes, names_of, size_of, sizes_of
 from dlc.frontend.source import Place, location_of, place_of
@@ -124,6 +125,16 @@ def _described(node: Node) -> str:
     return f"an object of type {str(kind).rpartition('.')[2]}, expected a tensor or a number"
 
 
+def _taker_of_number(node: Node) -> str | None:
+    """The argument of an operation that a number of a tensor is."""
+    for user in node.users:
+        if isinstance(user.target, torch._ops.OpOverload):
+            for name, value in bind_arguments(user).items():
+                if value is node:
+                    return f"argument '{name}' of {user.target}"
+    return None
+
+
 @dataclass
 class GraphImporter:
     """Appends `torch.aten` operations to `block`; `values` starts with the placeholders."""
@@ -174,6 +185,12 @@ class GraphImporter:
             assert isinstance(items, list)
             self.values[node] = items[index]
             return
+        if target in NUMBER and (taker := _taker_of_number(node)) is not None:
+            raise Unrepresentable(
+                f"it returns a {type(node.meta['val']).__name__} computed from data, expected a "
+                f"tensor; {taker} takes a number that is known when the program is compiled, as "
+                "shapes are, as n in x[:n] and range(n)"
+            )
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise Unrepresentable("it runs a function of its own")
         if not isinstance(target, torch._ops.OpOverload):

@@ -22,7 +22,8 @@ from dlc.diagnostics import with_hint
 from dlc.frontend.aten.copied import CopiedTogether, copies_of_tensors
 from dlc.frontend.aten.draws import OwnGenerator
 from dlc.frontend.aten.failed_operations import modules_left_on_failure
-from dlc.frontend.aten.numbers_of_data import MATH, functions_of_numbers
+from dlc.frontend.aten.numbers_of_data import MATH, ValueNeeded, functions_of_numbers
+from dlc.frontend.aten.optimizer_steps import StepsOptimizer, no_optimizer_steps
 from dlc.frontend.aten.recurrent_layers import shapes_only
 from dlc.frontend.aten.strided import NotRowMajor
 from dlc.frontend.aten.taken_apart import is_taken_apart
@@ -72,6 +73,7 @@ def export(
         stack.enter_context(functions_of_numbers())
         stack.enter_context(copies_of_tensors())
         stack.enter_context(unchecked_factors())
+        stack.enter_context(no_optimizer_steps())
         stack.enter_context(modules_left_on_failure())
         stack.enter_context(all_frames_recorded())
         stack.enter_context(shapes_only(whole))
@@ -120,7 +122,7 @@ def _apart(tensor: torch.Tensor) -> torch.Tensor:
 def explain(error: Exception, line: str = "") -> str:
     """One sentence for what PyTorch raised while it exported a program, at a line of it."""
     text = str(error)
-    if isinstance(error, NotRowMajor | OwnGenerator | CopiedTogether):
+    if isinstance(error, (NotRowMajor, OwnGenerator, CopiedTogether, ValueNeeded, StepsOptimizer)):
         return text.splitlines()[0]
     kind = type(error).__name__
     if found := re.match("Unsupported input type <class '(.*?)'>", text):
@@ -173,7 +175,14 @@ OF_VALUES = (
     (
         r"^(?!\s*(if|elif|while)\b).*\b(float|int|range)\(",
         "the program makes a Python number of a tensor, whose values are not known when it is "
-        "compiled; compute with the tensor itself, as x * x.max() in place of x * float(x.max())",
+        "compiled; compute with the tensor itself, as x * x.max() in place of x * float(x.max()), "
+        "or with x.max().item() and math.trunc(x.max().item()), which stay numbers of the tensor",
+    ),
+    (
+        r"^(?!\s*(if|elif|while)\b).*\bmath\.\w+\(",
+        "a function of math computes with a number that comes from a tensor and is none that dlc "
+        f"has for these, which are {', '.join(MATH)}, floor, ceil and trunc; compute with the "
+        "tensor itself",
     ),
 )
 """For the words of a line that needs values of a tensor, what it does with them."""
