@@ -75,12 +75,15 @@ class HeldCascade(CascadeCandidate):
     def resident(self) -> int:
         """
         None if the threads of a row are not in one warp, a block has one row or less than a chunk
-        of keys, or slabs, before threads hold them, would not fit in shared memory.
+        of keys, or slabs, before threads hold them, would not fit in shared memory; or scores are
+        loaded: ptxas loads more of them ahead than there are registers.
         """
         together = self.threads[1] > 1 and WARP % (self.lanes * self.threads[1]) == 0
         fits = self.slab_bytes + self.power_bytes <= self.target.shared_per_block
         whole = self.chunks > 1 or self.chunk == self.problem.keys
-        return super().resident if together and fits and whole and self.block[0] > 1 else 0
+        summed = self.problem.width > 0
+        possible = summed and together and fits and whole and self.block[0] > 1
+        return super().resident if possible else 0
 
     @property
     def exchanges(self) -> float:

@@ -12,11 +12,11 @@ STATIC = {name: row for name, row in DATA.items() if " " in name}
 
 
 def test_hardly_anything_is_spilled() -> None:
-    """Three of 48 keep a word or two in memory, which ptxas has for the sake of occupancy."""
+    """Three of 48, causal on sm_80, keep 2 or 8 words in memory."""
     assert len(STATIC) == 2 * 4 * 2 * 3
     spilled = [row["spill_bytes"] for row in STATIC.values() if row["spill_bytes"]]
     assert len(spilled) <= 3
-    assert max(spilled, default=0) <= 24
+    assert max(spilled, default=0) <= 32
     assert max(row["registers"] for row in STATIC.values()) <= 255
 
 
