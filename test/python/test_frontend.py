@@ -528,6 +528,10 @@ def test_a_step_of_an_optimizer() -> None:
         ("x * float(x.max())", "makes a Python number of a tensor, .* as x \\* x.max()"),
         ("[x for _ in range(x[0].int())]", "makes a Python number of a tensor"),
         ("x if x.sum() > 0 else -x", "branches on values of a tensor"),
+        (
+            "nn.LSTM(1, 2)(nn.utils.rnn.pack_padded_sequence(x[:, None, None], x[:1].int()))[0]",
+            "as in packed sequences on lengths",
+        ),
     ],
 )
 def test_values_of_a_tensor(line: str, sentence: str) -> None:

@@ -122,7 +122,7 @@ def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None)
     try:
         with torch.no_grad():
             node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:  # the latter of an index of nothing
         if OF_TYPES.search(str(error)):
             raise MixedTypes(f"{name}: {error}", place) from None
 

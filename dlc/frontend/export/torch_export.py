@@ -207,6 +207,12 @@ SENTENCES = (
         "torch.where in place of a mask that selects, or compute it outside of the program",
     ),
     (
+        "argument 'size' failed to unpack the object",
+        "the shape of a tensor depends on values, as in packed sequences on lengths, expected "
+        "one shape for all values; mask what is behind the ends, or use torch.compile(f, "
+        'backend="dlc"), which leaves such parts to PyTorch',
+    ),
+    (
         "^PendingUnbackedSymbolNotFound",
         "the shape of a tensor, or the place of what is selected, depends on values in a way that "
         "torch.export does not follow; use torch.where in place of a mask that selects, "
