@@ -108,6 +108,8 @@ def test_sums(case: tuple[str, nn.Module, After, tuple[int, ...]]) -> None:
 def test_others_stay(case: tuple[str, nn.Module, After, tuple[int, ...]]) -> None:
     _, module = reordered(case)
     assert not any("_summed" in kernel.name_ for kernel in kernels_in(module, KernelOp))
+    arguments, inside = main_of(module).body.block.args, {*module.walk()}
+    assert all(use.operation in inside for tensor in arguments for use in tensor.uses)
 
 
 def test_what_is_infinite_or_nan_stays_where_it_is() -> None:

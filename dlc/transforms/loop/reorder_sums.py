@@ -69,13 +69,13 @@ class ReorderSumsPass(ModulePass):
     def _reorder(self, chain: Chain, target: Target, names: set[str]) -> None:
         """Puts what sums factors first in the place of a chain of kernels, if that pays."""
         total = chain.total
-        found = nested_sum(merged(chain.kernels))
+        kernel = merged(chain.kernels)
+        found = nested_sum(kernel)
+        if changed_by(total, kernel.inputs):
+            found = "an operand is updated"
         if isinstance(found, str):
             remark(self.name, total.name_, f"leaves the order of its sums: {found}")
-            return
-        if changed_by(total, found.kernel.inputs):
-            remark(self.name, total.name_, "leaves the order of its sums: an operand is updated")
-            found.kernel.erase()
+            kernel.erase()
             return
         products = merged([chain.products, chain.sums])
         now = sum(estimate(k, target).seconds for k in (products, total))

@@ -44,9 +44,9 @@ def _axes_of(found: NestedSum, load: loop.LoadOp) -> list[BlockArgument]:
     are alone in a subscript, then those of the inner sum, so that results are neighbours.
     """
     inner, summed = found.inner.axes, found.total.axes
-    known = dict.fromkeys(a for s in load.subscripts for a in s.values() if a not in summed)
-    known |= dict.fromkeys(a for a in values_of(load) if a not in summed)
-    alone = {s.values()[0] for s in load.subscripts if len({*s.values()} - {*summed}) == 1}
+    known = [axis for axis in values_of(load) if axis not in summed]
+    others = [[a for a in s.values() if a not in summed] for s in load.subscripts]
+    alone = {axes[0] for axes in others if len(axes) == 1}
 
     def place(axis: SSAValue) -> int:
         return 0 if axis in alone else 1 if axis in inner else 2

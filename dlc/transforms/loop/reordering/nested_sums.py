@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
 from dataclasses import dataclass
 from itertools import chain
 
@@ -58,9 +58,9 @@ class NestedSum:
         return [axis for axis in self.total.axes if axis in used]
 
 
-def values_of(load: loop.LoadOp) -> set[SSAValue]:
-    """The axes by which a load goes."""
-    return {v for e in chain(load.subscripts, load.where) for v in e.values()}
+def values_of(load: loop.LoadOp) -> KeysView[SSAValue]:
+    """The axes by which a load goes, in the order of its text."""
+    return dict.fromkeys(v for e in chain(load.subscripts, load.where) for v in e.values()).keys()
 
 
 def chain_to(total: loop.KernelOp) -> Chain | None:
