@@ -12,7 +12,7 @@ from dlc.backend.bound_program import Allocate, BoundProgram, Launch, Step
 from dlc.backend.program_run import Backend, Run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Made:
     """Buffers, by their numbers, and what they were computed of."""
 
@@ -42,6 +42,8 @@ class KeptOnce:
             first = is_kept or (isinstance(step, Launch) and step.once)
             (self._steps if first else self.rest).append(step)
         self._made: _Made | None = None
+        self._captured: list[_Made] = []
+        """What graphs read, which may be replayed when something else has taken its place."""
 
     def hold_in(self, run: Run, tensors: Sequence[torch.Tensor], backend: Backend) -> None:
         """
@@ -64,6 +66,8 @@ class KeptOnce:
             buffers = [(number, run.tensor(number)) for number in self._kept]
             self._made = _Made([t.detach() for t in of], list(map(_version, of)), buffers)
             return
+        if backend.captures and made not in self._captured:
+            self._captured.append(made)
         for number, tensor in made.buffers:
             run.hold(number, tensor)
 

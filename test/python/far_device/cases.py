@@ -369,6 +369,31 @@ def test_captures_read_constants_that_were_moved_before(backend: Any) -> None:
         pass
 
 
+def test_captures_read_what_was_computed_once_before(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: backend._torch.gpu.synchronize())
+    w = torch.ones(6, 6).to(FAR)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x @ w.cumsum(0).cumsum(1)
+
+    program, expected = dlc.compile(f, (X,), backend=backend, freeze=True), f(X)
+    same(finished(backend, program(X)), expected)
+    with captured(backend, lambda: program(X)) as replay:
+        w.mul_(2)
+        same(finished(backend, program(X)), f(X))
+        others = [torch.full_like(w, torch.nan) for _ in range(64)]  # where what is freed lay
+        same(replay(), expected)
+        assert all(other.isnan().all() for other in others)
+    w.mul_(2)
+    with (
+        pytest.raises(LaunchError, match="cannot compute what is kept"),
+        captured(backend, lambda: program(X)),
+    ):
+        pass
+
+
 def test_captures_say_which_argument_they_cannot_copy(backend: Any) -> None:
     number = torch.tensor(3.0)
     program = dlc.compile(lambda x, s: x * s, (X, number), backend=backend)
