@@ -5,7 +5,7 @@ sums; its sizes, and what conditions tell of the keys that are not masked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, prod
@@ -114,11 +114,37 @@ class TiledCascade:
     column: BlockArgument
     problem: CascadeProblem
     shared: tuple[str, ...]
-    """The names of inputs of which several rows, keys or columns have elements."""
+    """The names of inputs of which several rows, keys or columns have elements, and that slabs can
+    have."""
+    others: bool
+    """True if there are inputs that slabs cannot have."""
 
 
-def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
-    """A kernel as attention under free loops and nothing else, or None if it is none."""
+def read_along_sizes(kernel: loop.KernelOp) -> frozenset[str]:
+    """
+    The names of the inputs that scores sum along an axis as long as a size: of an unknown extent
+    there is no slab.
+    """
+    reduces = [op for op in kernel.walk() if isinstance(op, loop.ReduceOp)]
+    folds = [op for op in reduces if op.monoid_name.data == EXPSUM]
+    along = variance(kernel) if folds else {}
+    found: set[str] = set()
+    for reduce in (op for fold in folds for op in fold.body.walk()):
+        if isinstance(reduce, loop.ReduceOp):
+            sizes = set(filter(reduce.is_size, reduce.axes))
+            loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+            read = [op.ref for op in loads if not sizes.isdisjoint(along[op.result])]
+            found.update(str(ref.name_hint) for ref in read)
+    return frozenset(found)
+
+
+def tiled_cascade(
+    kernel: loop.KernelOp, apart: Collection[str] = frozenset()
+) -> TiledCascade | None:
+    """
+    A kernel as attention under free loops and nothing else, or None if it is none. Slabs cannot
+    have the inputs `apart`, so that tensor cores do not multiply; None if they can have no other.
+    """
     outer = outer_loop(kernel)
     inner = [op for op in outer.body.block.ops if isinstance(op, AxesOp)] if outer else []
     if outer is None or len(inner) != 1 or not isinstance(fold := inner[0], loop.ReduceOp):
@@ -149,7 +175,7 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         elif (kind := (row in varies, key in varies)) in sizes:
             sizes[kind] += size * (width if deep else 1)
     batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
-    halves = bool(within) and _is_of_halves(fold, within[0], (row, column), along)
+    halves = bool(within) and not apart and _is_of_halves(fold, within[0], (row, column), along)
     matrices, boxes = (
         _in_memory(fold, within[0], (row, column), along) if halves else (False, False)
     )
@@ -174,8 +200,17 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         boxes,
         sum(element_bytes(op.result.type) for op in loads if op.ref in once),
     )
-    shared = tuple(str(ref.name_hint) for ref in refs if ref not in once)
-    return TiledCascade(outer, row, column, problem, shared)
+    shared = [str(ref.name_hint) for ref in refs if ref not in once]
+    kept = tuple(name for name in shared if name not in apart)
+    if apart and not (kept and _tell_inputs(kernel)):
+        return None
+    return TiledCascade(outer, row, column, problem, kept, len(kept) < len(shared))
+
+
+def _tell_inputs(kernel: loop.KernelOp) -> bool:
+    """True if names tell inputs from each other."""
+    names = [ref.name_hint for ref in kernel.input_refs]
+    return None not in names and len({*names}) == len(names)
 
 
 def _read_once(
@@ -190,8 +225,7 @@ def _read_once(
     The inputs of which a row has an element for each key, along which neighbours lie, whatever
     `others` are. None if there are no other inputs, or names do not tell which.
     """
-    names = [ref.name_hint for ref in kernel.input_refs]
-    if row is None or None in names or len({*names}) < len(names):
+    if row is None or not _tell_inputs(kernel):
         return set()
 
     def once(op: loop.LoadOp) -> bool:

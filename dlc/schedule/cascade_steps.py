@@ -23,7 +23,7 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     registers = ",".join(str(n) for n in held if n > 1) or "1"
     lanes = f" lanes={best.lanes}" if best.lanes > 1 else ""
     (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
-    staged = f" buffers={','.join(tiled.shared)}" if best.once_bytes else ""
+    staged = f" buffers={','.join(tiled.shared)}" if best.once_bytes or tiled.others else ""
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}",

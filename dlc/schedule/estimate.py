@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.dialects.size_binding import at_hints
-from dlc.schedule.cascade_problem import tiled_cascade
+from dlc.schedule.cascade_problem import read_along_sizes, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import ending_seconds
@@ -83,6 +83,8 @@ class Form:
     cost: Cost
     once: Cost | None = None
     """The cost without reduces that are repeated at each point of the loop behind, if they are."""
+    apart: frozenset[str] = frozenset()
+    """The inputs of attention that slabs cannot have."""
 
 
 @contextmanager
@@ -93,22 +95,23 @@ def fastest_form(kernel: KernelOp, target: Target) -> Iterator[Form]:
     are likely.
     """
     with at_hints(kernel) as bound:
-        yield from _fastest(bound, target)
+        apart = frozenset[str]() if bound is kernel else read_along_sizes(kernel)
+        yield from _fastest(bound, target, apart)
 
 
-def _fastest(kernel: KernelOp, target: Target) -> Iterator[Form]:
-    cost = _estimate(kernel, target)
+def _fastest(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Iterator[Form]:
+    cost = _estimate(kernel, target, apart)
     with repeated(kernel) as (copy, count):
-        again = _estimate(copy, target) if count else cost
+        again = _estimate(copy, target, apart) if count else cost
         again = replace(again, seconds=again.seconds + count * target.latency_seconds)
         if again.seconds < cost.seconds:
-            yield Form(copy, again, cost)
+            yield Form(copy, again, cost, apart)
             return
-    yield Form(kernel, cost)
+    yield Form(kernel, cost, apart=apart)
 
 
-def _estimate(kernel: KernelOp, target: Target) -> Cost:
-    cascade = tiled_cascade(kernel)
+def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
+    cascade = tiled_cascade(kernel, apart)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
         fetching = target.start_seconds + memory_bytes / target.memory_rate

@@ -25,7 +25,7 @@ from dlc.schedule.cascade_steps import cascade_steps
 from dlc.schedule.cascade_tiles import CascadeCandidate
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.endings import Ending
-from dlc.schedule.estimate import fastest_form
+from dlc.schedule.estimate import Form, fastest_form
 from dlc.schedule.likely_sizes import problems_around, steadiest
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.part_folds import combining
@@ -69,7 +69,7 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
     along_size, around = _along_size(kernel), problems_around(kernel)
     with fastest_form(kernel, target) as form:
-        choice = _choose(form.kernel, target, along_size, [] if form.once else around)
+        choice = _choose(form, target, along_size, [] if form.once else around)
     if form.once is None:
         return choice
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
@@ -91,16 +91,15 @@ def _repeating(schedule: str) -> str:
     return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
-def _choose(
-    kernel: loop.KernelOp, target: Target, along_size: bool, around: Sequence[Problem]
-) -> Choice:
+def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Problem]) -> Choice:
+    kernel = form.kernel
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = row_sweeps(ops)
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
-    cascade = tiled_cascade(kernel)
+    cascade = tiled_cascade(kernel, form.apart)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])
         return Choice(_cascade(cascade, fitting[0], along_size), str(fitting[0]), lost)
@@ -135,12 +134,13 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
     """
     along_size = _along_size(kernel)
     with fastest_form(kernel, target) as form:
-        found = _ranked(form.kernel, target, most, along_size)
+        found = _ranked(form, target, most, along_size)
     return found if form.once is None else list(map(_repeating, found))
 
 
-def _ranked(kernel: loop.KernelOp, target: Target, most: int, along_size: bool) -> list[str]:
-    cascade = tiled_cascade(kernel)
+def _ranked(form: Form, target: Target, most: int, along_size: bool) -> list[str]:
+    kernel = form.kernel
+    cascade = tiled_cascade(kernel, form.apart)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
         return [_cascade(cascade, tiling, along_size) for tiling in tilings[:most]]
     if tiled := tiled_contraction(kernel):

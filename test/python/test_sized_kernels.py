@@ -31,6 +31,7 @@ from dlc.dialects.kernel import FuncOp
 from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.dialects.size_index import SizeIndexOp, narrow_sizes
 from dlc.ir.sizes import NeedsNumber
+from dlc.judge.accuracy import compare
 from dlc.pipeline import text_of
 from dlc.stages import Stages, compiler_context
 from dlc.target import set_target
@@ -362,6 +363,27 @@ def test_chunks_of_sizes_that_are_likely_to_be_short_have_room() -> None:
     )
     assert not f.shared.obstacle
     assert "bk=16" in f.kernels[0].schedule
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_that_are_sums_along_a_size_are_tiled(dtype: torch.dtype) -> None:
+    """Of queries and keys there are no slabs then, but of values."""
+
+    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (q @ k.mT).softmax(-1) @ v
+
+    def made(width: int) -> tuple[torch.Tensor, ...]:
+        shapes = ((40, width), (70, width), (70, 32))
+        return tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
+
+    sizes = ({1: AUTO}, {1: AUTO}, None)
+    program = dlc.compile(f, made(16), "sm_90", "host", dynamic_shapes=sizes)
+    for width in (16, 24, 7):
+        args = made(width)
+        exact = f(*(x.double() for x in args))
+        assert compare(program(*args), exact, f(*args), 70).ok
+    assert not program.shared.obstacle
+    assert "buffers=v compute=true" in program.kernels[0].schedule
 
 
 def test_why_kernels_are_compiled_for_each_size_is_told() -> None:
