@@ -211,6 +211,17 @@ class BoundProgram:
         return f"argument {number} of @main" + (f", %{hint}," if hint else "")
 
     @cached_property
+    def made_once(self) -> frozenset[int]:
+        """The buffers that are written at the first of all calls alone."""
+        return frozenset(n for launch in self.launches if launch.once for n in launch.outputs)
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """Those of them that each call reads."""
+        read = {n for launch in self.launches if not launch.once for n in launch.inputs}
+        return self.made_once & read
+
+    @cached_property
     def constants(self) -> frozenset[int]:
         """The arguments that are constants of the user's program, and stay so."""
         kinds = enumerate(self.kinds)

@@ -28,13 +28,13 @@ class _Made:
 
 
 class KeptOnce:
-    """The launches that are made once, their results, and the steps of each call beside them."""
+    """The launches that are made once, what calls read of their results, and what else calls do."""
 
     def __init__(self, program: BoundProgram) -> None:
         once = [s for s in program.steps if isinstance(s, Launch) and s.once]
-        count, made = len(program.arguments), {n for launch in once for n in launch.outputs}
+        count, made = len(program.arguments), program.made_once
         self._arguments = sorted({n for launch in once for n in launch.inputs if n < count})
-        self._kept = sorted(made)
+        self._kept = sorted(program.kept)
         self._steps: list[Step] = []
         self.rest: list[Step] = []
         for step in program.steps:

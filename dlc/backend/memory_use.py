@@ -31,6 +31,8 @@ class MemoryUse:
     """The most that hold data at once: no workspace is smaller."""
     workspace: int
     results: int
+    kept: int
+    """Of what is computed once for all calls, which a call does not allocate."""
 
     @property
     def peak(self) -> int:
@@ -49,7 +51,8 @@ class MemoryUse:
             sum(b.size for b in lives),
             live_bytes(lives),
             sum(a.layout.bytes for a in made if a.number in workspaces),
-            sum(a.layout.bytes for a in made if a.number not in workspaces),
+            sum(a.layout.bytes for a in made if a.number not in workspaces | program.made_once),
+            sum(a.layout.bytes for a in made if a.number in program.kept),
         )
 
 

@@ -60,6 +60,8 @@ class MemoryReport:
             ("results", use.results),
             ("peak: workspace and results", use.peak),
         ]
+        if use.kept:
+            rows.append(("kept from the first call on", use.kept))
         if self.eager is not None:
             rows.append(("eager PyTorch's peak, at least", self.eager))
         return table(["memory", "bytes"], [[name, str(size)] for name, size in rows])

@@ -45,6 +45,8 @@ def test_weights_are_laid_out_at_the_first_call() -> None:
     assert len(calls[0]) == len(calls[1]) + 1
     assert re.search("^operand_packed +once ", program.explain(), re.MULTILINE)
     assert f"launched {len(calls[1])} time" in program.explain()
+    sizes = program.memory
+    assert (sizes.kept, sizes.results) == (16 * 8 * 3 * 3 * 4, 4 * 16 * 24 * 24 * 4)
 
 
 def test_what_takes_the_place_of_a_weight_is_seen() -> None:
@@ -73,6 +75,14 @@ def test_what_the_program_writes_is_not_frozen() -> None:
     for _ in range(3):
         torch.testing.assert_close(program(X), own(X))
     torch.testing.assert_close(module.state_dict(), own.state_dict())
+
+
+def test_what_calls_read_is_kept_alone() -> None:
+    w = torch.randn(64, 64)
+    program = compiled(lambda x: x @ w.softmax(0).cumsum(1), torch.randn(4, 64))
+    bound = program.variants[0].executor.program
+    assert len(bound.made_once) > len(bound.kept) == 1
+    assert program.memory.kept == w.nbytes
 
 
 class Counting(nn.Module):
