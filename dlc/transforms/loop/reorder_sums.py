@@ -36,20 +36,20 @@ class ReorderSumsPass(ModulePass):
     It is done where the estimate of the kernels is clearly below that of the old ones.
 
     ```
-    %y = loop.kernel … { loop.for %i in 128, %j in 4096 {
+    %y = loop.kernel … { loop.for %i in 4096, %j in 128 {
         %s = loop.reduce add %k in 1024 -> f32 { … %x[%i, %k] … %w[%j, %k] … }
         loop.store %s, %y[%i, %j] …
-    %z = loop.kernel … { loop.for %i in 128, %j in 1024 {
-        %t = loop.reduce add %l in 4 -> f32 { … loop.load %y[%i, %j * 4 + %l] … }
+    %z = loop.kernel … { loop.for %i in 1024, %j in 128 {
+        %t = loop.reduce add %l in 4 -> f32 { … loop.load %y[%i * 4 + %l, %j] … }
         loop.store %t, %z[%i, %j] …
     ```
     becomes
     ```
-    %w_summed = loop.kernel @w_summed … { loop.for %j in 1024, %k in 1024 {
-        %w_1 = loop.reduce add %l in 4 -> f32 { … loop.load %w[%j * 4 + %l, %k] … }
-        loop.store %w_1, %w_summed[%j, %k] …
-    %z = loop.kernel … { loop.for %i in 128, %j in 1024 {
-        %s = loop.reduce add %k in 1024 -> f32 { … %x[%i, %k] … %w_summed[%j, %k] … }
+    %x_summed = loop.kernel @x_summed … { loop.for %i in 1024, %k in 1024 {
+        %x_1 = loop.reduce add %l in 4 -> f32 { … loop.load %x[%i * 4 + %l, %k] … }
+        loop.store %x_1, %x_summed[%i, %k] …
+    %z = loop.kernel … { loop.for %i in 1024, %j in 128 {
+        %s = loop.reduce add %k in 1024 -> f32 { … %x_summed[%i, %k] … %w[%j, %k] … }
         loop.store %s, %z[%i, %j] …
     ```
     """
