@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -334,8 +337,43 @@ def test_tensors_of_objects_are_arguments() -> None:
     assert len(compiled.variants) == 1
 
 
+@dataclass
+class Progress:
+    scale: float
+    step: int = 0
+
+
+class Guarded:
+    __slots__ = ("scale", "shift")
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __getattr__(self, name: str) -> float:
+        raise KeyError(name)
+
+
+def test_fields_of_objects_that_code_does_not_name_make_no_variants() -> None:
+    progress, guarded = Progress(2.0), Guarded(3.0)
+    space = SimpleNamespace(
+        progress=progress, guarded=guarded, around=weakref.proxy(Plain(1, None))
+    )
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        around = space.around if x.dim() == 7 else None
+        x = x if around is None else x + around
+        return x * space.progress.scale * space.guarded.scale * getattr(space, "more", 1.0)
+
+    compiled = dlc.compile(program, (X,), backend="host", target="sm_90")
+    progress.step, guarded.shift = 1, 2.0
+    assert torch.equal(compiled(X), X * 6)
+    assert len(compiled.variants) == 1
+    space.more = 5.0
+    assert torch.equal(compiled(X), X * 30)
+
+
 KEPT: dict[str, list[torch.Tensor]] = {"sums": []}
-LAST = SimpleNamespace(sum=None, calls=0)
+LAST = SimpleNamespace(sum=None, calls=0, counts=collections.Counter("ab"))
 
 
 def keeps_in_a_list(x: torch.Tensor) -> torch.Tensor:
@@ -353,9 +391,15 @@ def counts_in_an_object(x: torch.Tensor) -> torch.Tensor:
     return x * LAST.calls
 
 
+def counts_in_a_counter(x: torch.Tensor) -> torch.Tensor:
+    LAST.counts["a"] += 1
+    return x * 2
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [
+        (counts_in_a_counter, "changes the variable 'counts', which it reads"),
         (keeps_in_a_list, "puts a tensor that it computes into the variable 'KEPT'"),
         (keeps_in_an_object, "puts a tensor that it computes into the variable 'sum'"),
         (counts_in_an_object, "changes the variable 'calls', which it reads, from 0 to 1"),
@@ -365,7 +409,7 @@ def test_what_a_refused_program_has_changed_is_put_back(program: Any, why: str) 
     with pytest.raises(ImportFailure, match=why):
         dlc.compile(program, (X,), backend="host", target="sm_90")
     assert KEPT == {"sums": []}
-    assert (LAST.sum, LAST.calls) == (None, 0)
+    assert (LAST.sum, LAST.calls, LAST.counts) == (None, 0, collections.Counter("ab"))
 
 
 @lru_cache

@@ -101,7 +101,7 @@ def put_items(container: Any, items: Sequence[Any]) -> None:
             container.update(items)
         case dict():
             container.clear()
-            container.update(zip(items[: len(items) // 2], items[len(items) // 2 :], strict=True))
+            _fill(container, zip(items[: len(items) // 2], items[len(items) // 2 :], strict=True))
         case _:
             pass
 
@@ -120,7 +120,7 @@ def copied(value: Any) -> Any:
             return _filled(value, lambda own: own.extend(map(copied, value)))
         case dict():
             items = [(name, copied(item)) for name, item in value.items()]
-            return _filled(value, lambda own: own.update(items))
+            return _filled(value, lambda own: _fill(own, items))
         case set():
             return copy.copy(value)
         case tuple():
@@ -128,6 +128,12 @@ def copied(value: Any) -> Any:
             return tuple(items) if type(value) is tuple else _made(value, items)
         case _:
             return value
+
+
+def _fill(container: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> None:
+    """Sets items one by one, as the `update` of a Counter counts them."""
+    for name, item in items:
+        container[name] = item
 
 
 def _filled(value: Any, fill: Callable[[Any], None]) -> Any:

@@ -22,6 +22,7 @@ from types import (
     SimpleNamespace,
 )
 from typing import Any, TypeAlias
+from weakref import ProxyTypes
 
 import torch
 
@@ -34,8 +35,11 @@ DEFAULTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What a function is, beside its names."""
 CALLED = ("__call__",)
 CALLED_CLASS = ("__init__", "__post_init__")
-MADE_BY = frozenset(("__init__", "__new__", "__post_init__", "__repr__", "__class__"))
-"""What of an object's class runs before it is there, or for a reader."""
+NOT_ASKED = frozenset(
+    "__init__ __new__ __post_init__ __repr__ __class__ __del__ __getstate__ __setstate__ "
+    "__reduce__ __reduce_ex__".split()
+)
+"""What of an object's class runs before it is there, when it is gone or kept, or for a reader."""
 CALLED_MODULE = ("forward", *CALLED)
 """What runs without being named where an object is called."""
 
@@ -79,7 +83,7 @@ class Binding:
             case CellType():
                 return partial(_content, self.holder)
             case _:
-                return partial(getattr, self.holder)
+                return partial(_attribute, self.holder)
 
     @property
     def value(self) -> Any:
@@ -91,6 +95,8 @@ class Binding:
         match self.holder:
             case dict() | type():
                 lookup.add(self.holder, self.name)
+            case _ if self.value is MISSING:
+                lookup.add_result(partial(self.get, self.name), MISSING)
             case CellType():
                 lookup.add_attribute(self.holder, "cell_contents")
             case _:
@@ -128,6 +134,14 @@ def _content(cell: CellType, name: str, default: Any) -> Any:
         return default
 
 
+def _attribute(value: Any, name: str, default: Any) -> Any:
+    """Of a slot that is empty nothing, whatever `__getattr__` has for it."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return default
+
+
 Owners: TypeAlias = tuple[type, ...]
 """Classes in which names are looked up that code reads as attributes."""
 Reached: TypeAlias = tuple[Any, Owners]
@@ -148,10 +162,16 @@ class Bindings:
     """The modules whose bound methods are reached."""
     modules: list[torch.nn.Module] = field(default_factory=list)
     """The modules that are reached, also in containers and objects."""
-    _objects: list[tuple[Any, set[str]]] = field(default_factory=list)
-    """The objects of a user's classes that are reached; what of each was looked for."""
+    _objects: list[Any] = field(default_factory=list)
+    """The objects of a user's classes that are reached."""
     _attributes: set[str] = field(default_factory=set)
     """The attributes that code names."""
+    _asked: set[str] = field(default_factory=set)
+    """Those of them that were looked for in all of the objects."""
+    _kinds: dict[type, tuple[set[str], set[str]]] = field(default_factory=dict)
+    """Of the classes of objects, what was looked for, and what an object may have in its place."""
+    _searched: dict[int, Any] = field(default_factory=dict)
+    """What the walk has searched for modules, by identity."""
     _seen: dict[Hashable, Reached] = field(default_factory=dict)
     """By identity, and kept, so that it stays theirs."""
 
@@ -171,12 +191,13 @@ class Bindings:
         while pending:
             value, owners = pending.pop()
             where = id(value), *map(id, owners)
-            if where not in self._seen:
+            if where not in self._seen and type(value) not in ProxyTypes:
                 self._seen[where] = value, owners
                 pending += self._inside(value, owners)
             if not pending:
                 pending += self._in_objects()
-        return list(self.found.values())[before:]
+        self._searched.clear()
+        return [b for b in list(self.found.values())[before:] if not _is_dead(b.value)]
 
     def _note(self, binding: Binding) -> Any:
         """What it is bound to."""
@@ -184,11 +205,20 @@ class Bindings:
 
     def _in_objects(self) -> Iterator[Reached]:
         """What objects have under names of attributes that were not looked for before."""
-        for value, before in self._objects:
-            names, kind = self._attributes - before, type(value)
-            before |= names
-            yield from ((self._note(b), ()) for b in _attributes_named(value, names))
-            yield from self._members(kind, sorted(names), (kind,))
+        if names := self._attributes - self._asked:
+            self._asked |= names
+            for value in self._objects:
+                yield from self._in_object(value, names)
+
+    def _in_object(self, value: Any, names: AbstractSet[str]) -> Iterator[Reached]:
+        kind = type(value)
+        asked, replaced = self._kinds.setdefault(kind, (set(), set()))
+        if fresh := names - asked:
+            asked |= fresh
+            replaced |= {name for name in fresh if has_value(_of_class(kind, name))}
+            yield from self._members(kind, sorted(fresh), (kind,))
+        for binding in _attributes_named(value, names, names & replaced):
+            yield self._note(binding), ()
 
     def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
         match value:
@@ -223,9 +253,10 @@ class Bindings:
                 yield _wrapped(value), owners
                 if not of_class:
                     if is_users_object(value):
-                        self._objects.append((value, set()))
+                        self._objects.append(value)
                         yield from self._members(kind, _operators(kind), (kind,))
-                    yield from ((module, ()) for module in _modules_in(value))
+                        yield from self._in_object(value, self._asked)
+                    yield from ((module, ()) for module in _modules_in(value, self._searched))
 
     def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
         yield _wrapped(function), owners
@@ -251,7 +282,7 @@ class Bindings:
         """What a class, also a base of another one, or a namespace has under such names."""
         if isinstance(owner, type):
             bases = [kind for kind in owner.__mro__ if not is_foreign(kind.__module__)]
-            names = [name for name in names if hasattr(owner, name)] if bases else ()
+            names = [name for name in names if _has(owner, name)] if bases else ()
             holders: Sequence[Holder] = bases
         else:
             own = vars(owner)
@@ -286,24 +317,27 @@ def _items(container: Any) -> Iterator[Reached]:
 def _modules_named(value: Any, names: Iterable[str]) -> Iterator[torch.nn.Module]:
     """The modules that an object, of whatever package, has under such names."""
     if not isinstance(value, torch.nn.Module):
-        held = getattr(value, "__dict__", {})
-        yield from (held[n] for n in names if isinstance(held.get(n), torch.nn.Module))
+        held = _own(value) or {}
+        yield from (held[n] for n in names if issubclass(type(held.get(n)), torch.nn.Module))
 
 
-def _modules_in(value: Any) -> Iterator[torch.nn.Module]:
-    """The modules that an object of the user's holds, also in containers and other such objects."""
-    pending, seen = [value], set[int]()
+def _modules_in(value: Any, searched: dict[int, Any]) -> Iterator[torch.nn.Module]:
+    """
+    The modules that an object of the user's holds, also in containers and other such objects, but
+    for those that were searched.
+    """
+    pending = [value]
     while pending:
         held = pending.pop()
+        if id(held) in searched or type(held) in ProxyTypes or isinstance(held, type | slice):
+            continue
+        searched[id(held)] = held
         if isinstance(held, torch.nn.Module):
             yield held
-        elif id(held) in seen or isinstance(held, type | slice):
-            continue
         elif isinstance(held, CONTAINERS):
             pending += items_of(held)
         elif is_users_object(held):
             pending += (binding.value for binding in _attributes(held))
-        seen.add(id(held))
 
 
 def is_users_object(value: Any) -> bool:
@@ -313,31 +347,65 @@ def is_users_object(value: Any) -> bool:
     return isinstance(value, PLAIN_OBJECTS) or not is_installed(type(value).__module__)
 
 
+def _is_dead(value: Any) -> bool:
+    """True for a weak proxy of an object that is gone, which does not even tell a class."""
+    try:
+        return type(value) in ProxyTypes and value.__class__ is None
+    except ReferenceError:
+        return True
+
+
+def _own(value: Any) -> dict[str, Any] | None:
+    """The attributes that an object has itself, whatever its class has for `__getattr__`."""
+    return _attribute(value, "__dict__", None)
+
+
 def _attributes(value: Any) -> Iterator[Binding]:
     """The attributes that an object has itself, those in slots, too."""
-    own = getattr(value, "__dict__", {})
+    own = _own(value) or {}
     yield from (Binding(own, name) for name in own)
-    yield from (Binding(value, name) for name in _slots(type(value)) if hasattr(value, name))
+    yield from (Binding(value, name) for name in _slots(type(value)))
 
 
-def _attributes_named(value: Any, names: AbstractSet[str]) -> Iterator[Binding]:
-    """
-    The attributes with such names that an object has itself, or may come to have in the place of a
-    number or a text of its class.
-    """
-    own, kind = getattr(value, "__dict__", None), type(value)
+def _attributes_named(
+    value: Any, names: AbstractSet[str], replaced: AbstractSet[str]
+) -> Iterator[Binding]:
+    """The attributes with such names that an object has itself, or has not and may come to have."""
+    own = _own(value)
     if own is not None:
-        of_class = (n for n in names if n not in own and has_value(getattr(kind, n, None)))
-        yield from (Binding(own, n) for n in (*(own.keys() & names), *of_class))
-    yield from (Binding(value, n) for n in _slots(kind) if n in names)
+        yield from (Binding(own, name) for name in sorted((own.keys() & names) | replaced))
+    yield from (Binding(value, name) for name in _slots(type(value)) if name in names)
+
+
+def _has(kind: type, name: str) -> bool:
+    try:
+        return hasattr(kind, name)
+    except Exception:  # whatever a descriptor raises
+        return True
+
+
+def _of_class(kind: type, name: str) -> Any:
+    """What objects of a class have under a name in the place of one of their own, else None."""
+    return next((vars(k)[name] for k in kind.__mro__ if name in vars(k)), None)
 
 
 @cache
 def _operators(kind: type) -> tuple[str, ...]:
-    """The names of methods that operators and statements call, as `__getitem__`."""
+    """
+    The names of methods that operators and statements call, as `__getitem__`; but none that a
+    dataclass has from Python, which read all of its fields to compare them.
+    """
     own = [name for k in kind.__mro__ if not is_foreign(k.__module__) for name in vars(k)]
     methods = [name for name in own if name.startswith("__") and name.endswith("__")]
-    return tuple(n for n in methods if n not in MADE_BY and isinstance(getattr(kind, n), CODE))
+    asked = [name for name in methods if name not in NOT_ASKED]
+    found = [(name, getattr(kind, name)) for name in asked]
+    return tuple(name for name, m in found if isinstance(m, CODE) and not _is_made(m))
+
+
+def _is_made(method: Any) -> bool:
+    """True for a method that the decorator of a dataclass has made."""
+    code = getattr(method, "__code__", None)
+    return isinstance(code, CodeType) and code.co_qualname.startswith("__create_fn__.")
 
 
 @cache
@@ -349,7 +417,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 def _wrapped(value: Any) -> Any:
     """What a decorator was given, else None."""
-    return getattr(value, "__dict__", {}).get("__wrapped__")
+    return (_own(value) or {}).get("__wrapped__")
 
 
 def unwrapped(value: Any) -> Any:
