@@ -40,6 +40,11 @@ ARITHMETIC = (
     *(lambda s, n: s**2, lambda s, n: abs(s) ** 0.5, lambda s, n: n**-2, lambda s, n: 2.0**s),
     *(lambda s, n: s // 0.4, lambda s, n: s % 0.4, lambda s, n: (n - 5) // 3, lambda s, n: -n % 3),
     *(lambda s, n: divmod(n, 2), lambda s, n: divmod(s, -0.3)),
+    *(
+        lambda s, n: 1.0 // (n / (n * 10)),
+        lambda s, n: (s / abs(s)) // 0.1,
+        lambda s, n: s * 1e300 // 1,
+    ),
     *(lambda s, n: n << 2 | 1, lambda s, n: round(s), lambda s, n: round(s / 3, 2)),
     *(lambda s, n: math.ceil(s / 3), lambda s, n: math.floor(s / 3), lambda s, n: abs(n) / 2),
 )
@@ -114,7 +119,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     ),
     "factors": (
         lambda x: [
-            (torch.add(x, x, alpha=n), x.clone().sub_(x, alpha=n), x.long().add(3 * i, alpha=k))
+            (
+                torch.add(x, x, alpha=n),
+                x.clone().sub_(x, alpha=n),
+                x.long().add(3 * i, alpha=k),
+                i.add(x.to(torch.uint8), alpha=100 * k),
+                x.add(i.to(torch.int8), alpha=100 * n),
+            )
             for n, k, i in [(x.max().item(), x.argmax().item(), x.long())]
         ],
         (X,),

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce, wraps
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -40,6 +40,7 @@ MATH: dict[str, Callable[..., Tensor]] = {
     "radians": torch.deg2rad,
 }
 """Functions of the module `math`, and the same of tensors."""
+QUOTIENTS = ("__floordiv__", "__rfloordiv__")
 TAKE_TENSORS = frozenset(
     "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow rsub "
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal clamp clip clamp_min "
@@ -60,7 +61,8 @@ class ValueNeeded(TypeError):
 
 @contextmanager
 def functions_of_numbers() -> Iterator[None]:
-    """Within it functions of `MATH` and Python's, as `max`, take numbers that come from tensors."""
+    """Within it functions of `MATH` and Python's, as `max`, take numbers that come from tensors,
+    and `//` of such is Python's."""
     saved = [(module, name, getattr(module, name)) for module, name in _names()]
     for module, name, original in saved:
         setattr(module, name, of_numbers(original))
@@ -73,12 +75,14 @@ def functions_of_numbers() -> Iterator[None]:
 
 def of_numbers(value: Any) -> Any:
     """What `functions_of_numbers` has in place of such a function; other values as they are."""
-    return _replacements().get(value, value) if isinstance(value, BuiltinFunctionType) else value
+    is_function = isinstance(value, BuiltinFunctionType | FunctionType)
+    return _replacements().get(value, value) if is_function else value
 
 
-def _names() -> list[tuple[ModuleType, str]]:
+def _names() -> list[tuple[ModuleType | type, str]]:
     of_python = ((builtins, name) for name in ("max", "min", "divmod"))
-    return [*((math, name) for name in MATH), *of_python]
+    quotients = ((kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in QUOTIENTS)
+    return [*((math, name) for name in MATH), *of_python, *quotients]
 
 
 @cache
@@ -89,6 +93,11 @@ def _replacements() -> dict[Any, Callable[..., Any]]:
         builtins.max: _chosen(builtins.max, torch.gt),
         builtins.min: _chosen(builtins.min, torch.lt),
         builtins.divmod: _divided,
+        **{
+            original: _floor_divided(original)
+            for kind in (torch.SymInt, torch.SymFloat)
+            for original in (vars(kind)[name] for name in QUOTIENTS)
+        },
     }
 
 
@@ -97,10 +106,11 @@ def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     if not tree_any(is_of_data, (args, kwargs)):
         return args, kwargs
     name = _name(func)
-    if name in FACTORS and is_of_data(factor := kwargs.get(FACTORS[name])) and _is_wide(args[1]):
-        scaled = _multiplied(args[1], factor, name)
-        args = args[0], scaled, *args[2:]
-        kwargs = {key: value for key, value in kwargs.items() if key != FACTORS[name]}
+    if name in FACTORS and is_of_data(factor := kwargs.get(FACTORS[name])):
+        dtype = _type_of_sum(args)
+        if dtype is not None and (dtype is not torch.bool or isinstance(factor, torch.SymBool)):
+            args = args[0], _multiplied(args[1].to(dtype), factor, name), *args[2:]
+            kwargs = {key: value for key, value in kwargs.items() if key != FACTORS[name]}
     if name not in TAKE_TENSORS:
         return args, kwargs
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
@@ -126,14 +136,24 @@ def _name(func: Any) -> str:
     return getattr(func, "__name__", "").strip("_")
 
 
-def _is_wide(tensor: Tensor) -> bool:
-    """False for halves, which a product of their own would round once more."""
-    return tensor.dtype not in (torch.float16, torch.bfloat16)
+def _type_of_sum(tensors: tuple[Any, ...]) -> torch.dtype | None:
+    """
+    What a sum of tensors is computed in; None for halves, which a product of their own would round
+    once more, and for three tensors of several types.
+    """
+    if len(tensors) < 2 or not all(isinstance(tensor, Tensor) for tensor in tensors):
+        return None
+    dtype = torch.result_type(tensors[0], tensors[1])
+    certain = len(tensors) == 2 or len({tensor.dtype for tensor in tensors}) == 1
+    return dtype if certain and dtype not in (torch.float16, torch.bfloat16) else None
 
 
 def _multiplied(tensor: Tensor, factor: Any, name: str) -> Tensor:
-    """RuntimeError, as eager PyTorch raises it, for integers and a factor that is none."""
-    if not (tensor.is_floating_point() or tensor.is_complex() or isinstance(factor, torch.SymInt)):
+    """RuntimeError, as eager PyTorch raises it, for a factor of another kind than the sum."""
+    if isinstance(factor, torch.SymBool) and tensor.dtype is not torch.bool:
+        raise RuntimeError(f"Boolean {FACTORS[name]} only supported for Boolean results.")
+    is_whole = not tensor.is_floating_point() and not tensor.is_complex()
+    if is_whole and isinstance(factor, torch.SymFloat):
         raise RuntimeError(
             f"For integral input tensors, argument {FACTORS[name]} must not be a floating point "
             "number."
@@ -198,10 +218,27 @@ def _computed_by(original: Callable[..., Any], function: Callable[..., Tensor]) 
 @wraps(divmod)
 def _divided(number: Any, by: Any, /, of_numbers: Callable[..., Any] = divmod) -> Any:
     """`divmod`, of sizes that are symbols, too, which have none."""
-    if isinstance(number, NUMBERS) or isinstance(by, NUMBERS):
+    is_symbol = isinstance(number, NUMBERS) or isinstance(by, NUMBERS)
+    if is_symbol and not isinstance(number, Tensor) and not isinstance(by, Tensor):
         mod: Callable[[Any, Any], Any] = operator.mod
         return operator.floordiv(number, by), mod(number, by)
     return of_numbers(number, by)
+
+
+def _floor_divided(original: Callable[..., Any]) -> Any:
+    """`//` that is not the floor of a rounded quotient, which 1.0 / 0.1 is, and is NaN of NaN."""
+
+    @wraps(original)
+    def divide(number: Any, by: Any) -> Any:
+        kinds = {_kind(n) for n in (number, by) if isinstance(n, (int, float, *NUMBERS))}
+        of_data = is_of_data(number) or is_of_data(by)
+        if not of_data or torch.float64 not in kinds or isinstance(by, Tensor):
+            return original(number, by)
+        numbers = (by, number) if original.__name__ == "__rfloordiv__" else (number, by)
+        one, other = (torch.scalar_tensor(n, dtype=torch.float64) for n in numbers)
+        return torch.floor_divide(one, other).item()
+
+    return divide
 
 
 def _chosen(original: Callable[..., Any], later: Callable[..., Tensor]) -> Any:
