@@ -396,6 +396,9 @@ def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
             globals.add(instruction.argval)
         elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(instruction.argval)
+    texts = [constant for constant in code.co_consts if isinstance(constant, str)]
+    if not globals.isdisjoint(("getattr", "hasattr")):
+        attributes.update(filter(str.isidentifier, texts))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             more = names_by_dis(constant)

@@ -231,10 +231,12 @@ def _floor_divided(original: Callable[..., Any]) -> Any:
     @wraps(original)
     def divide(number: Any, by: Any) -> Any:
         kinds = {_kind(n) for n in (number, by) if isinstance(n, (int, float, *NUMBERS))}
-        of_data = is_of_data(number) or is_of_data(by)
-        if not of_data or torch.float64 not in kinds or isinstance(by, Tensor):
+        is_float = torch.float64 in kinds and not isinstance(by, Tensor)
+        if not is_float or not (is_of_data(number) or is_of_data(by)):
             return original(number, by)
-        numbers = (by, number) if original.__name__ == "__rfloordiv__" else (number, by)
+        numbers: tuple[Any, Any] = (
+            (by, number) if original.__name__ == "__rfloordiv__" else (number, by)
+        )
         one, other = (torch.scalar_tensor(n, dtype=torch.float64) for n in numbers)
         return torch.floor_divide(one, other).item()
 

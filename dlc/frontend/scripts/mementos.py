@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import torch
 
 from dlc.frontend.scripts.script_state import ScriptState
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.hidden_state import Kept, drawn_from, kept
 from dlc.frontend.state.insides import attributes_of, is_object
-from dlc.frontend.state.names_read import Binding
 from dlc.frontend.state.tensor_changes import refill, version_of
 
 Undo: TypeAlias = Callable[[], object]

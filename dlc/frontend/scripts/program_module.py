@@ -24,9 +24,9 @@ from dlc.frontend.scripts.script_trials import Trials, asks
 from dlc.frontend.scripts.script_turns import counting
 from dlc.frontend.scripts.tensor_texts import has_modules, makes_text
 from dlc.frontend.scripts.variables import bound_by
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.caches import emptied_again
 from dlc.frontend.state.foreign import is_own
-from dlc.frontend.state.names_read import Binding
 
 Program: TypeAlias = tuple[torch.nn.Module, tuple[Any, ...]]
 """A module and its example inputs."""

@@ -21,8 +21,8 @@ from dlc.frontend.scripts.script_objects import ScriptObjects
 from dlc.frontend.scripts.script_runs import ScriptRuns
 from dlc.frontend.scripts.script_sizes import ScriptSizes
 from dlc.frontend.scripts.variables import changed_around
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.function_module import held_by
-from dlc.frontend.state.names_read import Binding
 from dlc.frontend.state.random import RandomTensors, tensors_in
 
 SELF = "_program"

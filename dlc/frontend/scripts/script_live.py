@@ -31,10 +31,10 @@ from dlc.frontend.scripts.script_state import (
     root_of_path,
 )
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.hidden_state import kept
 from dlc.frontend.state.insides import CONTAINERS, is_object, reached
 from dlc.frontend.state.module_attributes import HOOKS, STRUCTURE
-from dlc.frontend.state.names_read import Binding
 from dlc.frontend.state.shared import all_in
 
 MANY = 16

@@ -22,9 +22,9 @@ from dlc.frontend.scripts.parts import names_in
 from dlc.frontend.scripts.program_text import ProgramText
 from dlc.frontend.scripts.shown_values import Outputs
 from dlc.frontend.scripts.variables import changed_around
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.constants import containers_in
 from dlc.frontend.state.insides import CONTAINERS, LEAVES, items_in
-from dlc.frontend.state.names_read import Binding
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 TABLES = frozenset(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.binding import Binding
 from dlc.frontend.state.caches import emptied_again
 from dlc.frontend.state.constants import (
     CONTAINERS,
@@ -24,7 +25,7 @@ from dlc.frontend.state.constants import (
     put_items,
 )
 from dlc.frontend.state.lookup import Lookup
-from dlc.frontend.state.names_read import Binding, Bindings
+from dlc.frontend.state.names_read import Bindings
 from dlc.frontend.state.tracers import TRACERS
 
 

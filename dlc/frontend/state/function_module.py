@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from dlc.frontend.state.names_read import Binding, Bindings, unwrapped
+from dlc.frontend.state.binding import Binding
+from dlc.frontend.state.names_read import Bindings, unwrapped
 
 
 class FunctionModule(torch.nn.Module):

@@ -7,39 +7,35 @@ from __future__ import annotations
 
 import dis
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial, partialmethod
-from types import (
-    CellType,
-    CodeType,
-    FunctionType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    SimpleNamespace,
-)
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 from weakref import ProxyTypes
 
 import torch
 
-from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
-from dlc.frontend.state.foreign import is_foreign, is_installed
-from dlc.frontend.state.lookup import Lookup
-from dlc.frontend.state.module_attributes import CODE, own_attributes
+from dlc.frontend.state.binding import Binding, Holder
+from dlc.frontend.state.constants import CONTAINERS, has_value, items_of
+from dlc.frontend.state.foreign import is_foreign
+from dlc.frontend.state.module_attributes import own_attributes
+from dlc.frontend.state.users_objects import (
+    attributes_named,
+    attributes_of,
+    has_name,
+    is_dead,
+    is_users_object,
+    of_class,
+    operators_of,
+    own_of,
+)
 
 DEFAULTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What a function is, beside its names."""
 CALLED = ("__call__",)
 CALLED_CLASS = ("__init__", "__post_init__")
-NOT_ASKED = frozenset(
-    "__init__ __new__ __post_init__ __repr__ __class__ __del__ __getstate__ __setstate__ "
-    "__reduce__ __reduce_ex__".split()
-)
-"""What of an object's class runs before it is there, when it is gone or kept, or for a reader."""
 CALLED_MODULE = ("forward", *CALLED)
 """What runs without being named where an object is called."""
 
@@ -55,92 +51,6 @@ NAME_LOADS = {
     if name in dis.opmap
 }
 """Bytecode that reads a name: True if a global's, and the bits of its argument below the name's."""
-
-PLAIN_OBJECTS = (SimpleNamespace, Namespace)
-"""Classes of Python's own whose objects are what a user has put there."""
-
-Holder: TypeAlias = "CellType | dict[str, Any] | type | object"
-
-
-@dataclass(frozen=True, eq=False)
-class Binding:
-    """
-    A name and where it is bound: in a closure, a namespace (globals, a Python module, attributes of
-    a function or an object), a class, a slot of an object; or one of `DEFAULTS` of a function.
-    """
-
-    holder: Holder
-    name: str
-
-    @cached_property
-    def get(self) -> Callable[[str, Any], Any]:
-        """Looks up a name in the holder, with a value for none."""
-        match self.holder:
-            case dict():
-                return self.holder.get
-            case type():
-                return vars(self.holder).get
-            case CellType():
-                return partial(_content, self.holder)
-            case _:
-                return partial(_attribute, self.holder)
-
-    @property
-    def value(self) -> Any:
-        """What it is bound to now, or MISSING."""
-        return self.get(self.name, MISSING)
-
-    def add_to(self, lookup: Lookup) -> None:
-        """Has what it is bound to looked up with others."""
-        match self.holder:
-            case dict() | type():
-                lookup.add(self.holder, self.name)
-            case _ if self.value is MISSING:
-                lookup.add_result(partial(self.get, self.name), MISSING)
-            case CellType():
-                lookup.add_attribute(self.holder, "cell_contents")
-            case _:
-                lookup.add_attribute(self.holder, self.name)
-
-    @property
-    def place(self) -> Hashable:
-        """What two bindings of one name in one place have in common."""
-        return id(self.holder), self.name
-
-    def bind(self, value: Any) -> None:
-        match self.holder:
-            case dict() if value is MISSING:
-                self.holder.pop(self.name, None)
-            case dict():
-                self.holder[self.name] = value
-            case CellType() if value is MISSING:
-                del self.holder.cell_contents
-            case CellType():
-                self.holder.cell_contents = value
-            case type() if value is MISSING:
-                delattr(self.holder, self.name)
-            case type():
-                setattr(self.holder, self.name, value)
-            case owner if value is MISSING:
-                object.__delattr__(owner, self.name)
-            case owner:  # of a frozen dataclass, too
-                object.__setattr__(owner, self.name, value)
-
-
-def _content(cell: CellType, name: str, default: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return default
-
-
-def _attribute(value: Any, name: str, default: Any) -> Any:
-    """Of a slot that is empty nothing, whatever `__getattr__` has for it."""
-    try:
-        return object.__getattribute__(value, name)
-    except AttributeError:
-        return default
-
 
 Owners: TypeAlias = tuple[type, ...]
 """Classes in which names are looked up that code reads as attributes."""
@@ -197,7 +107,7 @@ class Bindings:
             if not pending:
                 pending += self._in_objects()
         self._searched.clear()
-        return [b for b in list(self.found.values())[before:] if not _is_dead(b.value)]
+        return [b for b in list(self.found.values())[before:] if not is_dead(b.value)]
 
     def _note(self, binding: Binding) -> Any:
         """What it is bound to."""
@@ -215,9 +125,9 @@ class Bindings:
         asked, replaced = self._kinds.setdefault(kind, (set(), set()))
         if fresh := names - asked:
             asked |= fresh
-            replaced |= {name for name in fresh if has_value(_of_class(kind, name))}
+            replaced |= {name for name in fresh if has_value(of_class(kind, name))}
             yield from self._members(kind, sorted(fresh), (kind,))
-        for binding in _attributes_named(value, names, names & replaced):
+        for binding in attributes_named(value, names, names & replaced):
             yield self._note(binding), ()
 
     def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
@@ -254,7 +164,7 @@ class Bindings:
                 if not of_class:
                     if is_users_object(value):
                         self._objects.append(value)
-                        yield from self._members(kind, _operators(kind), (kind,))
+                        yield from self._members(kind, operators_of(kind), (kind,))
                         yield from self._in_object(value, self._asked)
                     yield from ((module, ()) for module in _modules_in(value, self._searched))
 
@@ -282,7 +192,7 @@ class Bindings:
         """What a class, also a base of another one, or a namespace has under such names."""
         if isinstance(owner, type):
             bases = [kind for kind in owner.__mro__ if not is_foreign(kind.__module__)]
-            names = [name for name in names if _has(owner, name)] if bases else ()
+            names = [name for name in names if has_name(owner, name)] if bases else ()
             holders: Sequence[Holder] = bases
         else:
             own = vars(owner)
@@ -317,7 +227,7 @@ def _items(container: Any) -> Iterator[Reached]:
 def _modules_named(value: Any, names: Iterable[str]) -> Iterator[torch.nn.Module]:
     """The modules that an object, of whatever package, has under such names."""
     if not isinstance(value, torch.nn.Module):
-        held = _own(value) or {}
+        held = own_of(value) or {}
         yield from (held[n] for n in names if issubclass(type(held.get(n)), torch.nn.Module))
 
 
@@ -337,87 +247,12 @@ def _modules_in(value: Any, searched: dict[int, Any]) -> Iterator[torch.nn.Modul
         elif isinstance(held, CONTAINERS):
             pending += items_of(held)
         elif is_users_object(held):
-            pending += (binding.value for binding in _attributes(held))
-
-
-def is_users_object(value: Any) -> bool:
-    """True for an object that has attributes of its own, and these by a user's code."""
-    if isinstance(value, (torch.Tensor, ModuleType, *CODE, *CONTAINERS)) or has_value(value):
-        return False
-    return isinstance(value, PLAIN_OBJECTS) or not is_installed(type(value).__module__)
-
-
-def _is_dead(value: Any) -> bool:
-    """True for a weak proxy of an object that is gone, which does not even tell a class."""
-    try:
-        return type(value) in ProxyTypes and value.__class__ is None
-    except ReferenceError:
-        return True
-
-
-def _own(value: Any) -> dict[str, Any] | None:
-    """The attributes that an object has itself, whatever its class has for `__getattr__`."""
-    return _attribute(value, "__dict__", None)
-
-
-def _attributes(value: Any) -> Iterator[Binding]:
-    """The attributes that an object has itself, those in slots, too."""
-    own = _own(value) or {}
-    yield from (Binding(own, name) for name in own)
-    yield from (Binding(value, name) for name in _slots(type(value)))
-
-
-def _attributes_named(
-    value: Any, names: AbstractSet[str], replaced: AbstractSet[str]
-) -> Iterator[Binding]:
-    """The attributes with such names that an object has itself, or has not and may come to have."""
-    own = _own(value)
-    if own is not None:
-        yield from (Binding(own, name) for name in sorted((own.keys() & names) | replaced))
-    yield from (Binding(value, name) for name in _slots(type(value)) if name in names)
-
-
-def _has(kind: type, name: str) -> bool:
-    try:
-        return hasattr(kind, name)
-    except Exception:  # whatever a descriptor raises
-        return True
-
-
-def _of_class(kind: type, name: str) -> Any:
-    """What objects of a class have under a name in the place of one of their own, else None."""
-    return next((vars(k)[name] for k in kind.__mro__ if name in vars(k)), None)
-
-
-@cache
-def _operators(kind: type) -> tuple[str, ...]:
-    """
-    The names of methods that operators and statements call, as `__getitem__`; but none that a
-    dataclass has from Python, which read all of its fields to compare them.
-    """
-    own = [name for k in kind.__mro__ if not is_foreign(k.__module__) for name in vars(k)]
-    methods = [name for name in own if name.startswith("__") and name.endswith("__")]
-    asked = [name for name in methods if name not in NOT_ASKED]
-    found = [(name, getattr(kind, name)) for name in asked]
-    return tuple(name for name, m in found if isinstance(m, CODE) and not _is_made(m))
-
-
-def _is_made(method: Any) -> bool:
-    """True for a method that the decorator of a dataclass has made."""
-    code = getattr(method, "__code__", None)
-    return isinstance(code, CodeType) and code.co_qualname.startswith("__create_fn__.")
-
-
-@cache
-def _slots(kind: type) -> tuple[str, ...]:
-    """The names of what objects of a class have in slots."""
-    members = [(name, of) for k in kind.__mro__ for name, of in vars(k).items()]
-    return tuple(name for name, of in members if isinstance(of, MemberDescriptorType))
+            pending += (binding.value for binding in attributes_of(held))
 
 
 def _wrapped(value: Any) -> Any:
     """What a decorator was given, else None."""
-    return (_own(value) or {}).get("__wrapped__")
+    return (own_of(value) or {}).get("__wrapped__")
 
 
 def unwrapped(value: Any) -> Any:
@@ -440,7 +275,10 @@ def _bindings(function: FunctionType) -> Iterator[Binding]:
 
 @cache
 def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The globals that code reads, and the attributes, that of functions in it included."""
+    """
+    The globals that code reads, and the attributes, that of functions in it included; texts in code
+    that asks for attributes by texts are such, too.
+    """
     read: dict[bool, dict[str, None]] = {True: {}, False: {}}
     bytecode, high = code.co_code, 0
     for operation, low in zip(bytecode[::2], bytecode[1::2], strict=True):
@@ -450,11 +288,12 @@ def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
             is_global, flags = load
             read[is_global][code.co_names[argument >> flags]] = None
     globals, attributes = read[True], read[False]
+    by_text = "getattr" in globals or "hasattr" in globals
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             more = names_in_code(constant)
             globals |= dict.fromkeys(more[0])
             attributes |= dict.fromkeys(more[1])
-        elif isinstance(constant, str) and "getattr" in globals and constant.isidentifier():
+        elif by_text and isinstance(constant, str) and constant.isidentifier():
             attributes[constant] = None
     return tuple(globals), tuple(attributes)
