@@ -60,11 +60,11 @@ class Tiled:
         reduce = self.found.reduce
         return reduce.most(reduce.axes[-1]) >= VECTOR
 
-    def slab_points(self, op: loop.LoadOp, block: Mapping[SSAValue, int], chunk: int) -> int:
-        """The elements of the slab of a load for a block and a chunk of K."""
+    def slab_points(self, op: loop.LoadOp, block: Mapping[SSAValue, int], chunk: int | None) -> int:
+        """The elements of the slab of a load for a block and a chunk of K, or all of K."""
         axes = self.found.reduce.axes
         sizes = dict(block)
-        if not self.is_chunked:
+        if chunk is None:
             sizes |= {axis: self.found.reduce.hint(axis) for axis in axes}
         else:
             sizes[axes[-1]] = chunk

@@ -207,13 +207,14 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
 
     computed = " compute=true" if best.computes else ""
     computed += f" type={best.computed_type}" if best.computed_type else ""
-    slabs, chunk = best.computed_bytes, best.chunk if along_size else best.points
+    slabs, chunk = best.computed_bytes, best.points if tiled.is_chunked else None
+    chunk = best.chunk if along_size else chunk  # however short the likely one is
     for op in tiled.chunked:
         slabs += tiled.slab_points(op, block, chunk) * element_bytes(op.result.type)
     beside = best.shared_held - best.slab_bytes - best.computed_bytes  # slots and parts
     slabs = min(slabs, target.shared_per_block - beside)
     steps = ["tileify"]
-    if tiled.is_chunked:
+    if chunk is not None:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
         steps.append(_split(best.splits, extents, target, ending=best.ending, turns=along_size))

@@ -20,7 +20,8 @@ AROUND = (0.5, 2.0)
 def problems_around(kernel: loop.KernelOp) -> list[Problem]:
     """
     A contraction at sizes around those that are likely; none of a kernel without sizes, nor where
-    other axes are its rows and columns.
+    other axes are its rows and columns. What tensor cores multiply at the likely sizes they do at
+    smaller ones, too, at which K does not fill a step.
     """
     likely = None
     found: list[Problem] = []
@@ -30,7 +31,9 @@ def problems_around(kernel: loop.KernelOp) -> list[Problem]:
         if tiled is not None:
             likely = likely or _axes(tiled)
             if _axes(tiled) == likely:
-                found.append(tiled.problem)
+                problem = tiled.problem
+                tensor = problem.tensor or (found[0].tensor if found else None)
+                found.append(replace(problem, tensor=tensor))
         bound.erase()
     return found[1:]
 

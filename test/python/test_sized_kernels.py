@@ -355,14 +355,29 @@ def test_windows_along_a_size_have_kernels_for_all(f: Any) -> None:
     assert "compiled for each size" not in program.explain()
 
 
-def test_chunks_of_sizes_that_are_likely_to_be_short_have_room() -> None:
-    """The slabs of a chunk of 16 where 8 are likely."""
-    factors = torch.randn(16, 8), torch.randn(129, 8)
-    f = dlc.compile(
-        lambda x, w: x @ w.mT, factors, "sm_86", "host", dynamic_shapes=({1: AUTO}, {1: AUTO})
-    )
-    assert not f.shared.obstacle
-    assert "bk=16" in f.kernels[0].schedule
+@pytest.mark.parametrize(("dtype", "k", "step"), [
+    (torch.float32, 8, "bk=16"),
+    (torch.float32, 3, "bk=16"),  # shorter than an access
+    (torch.bfloat16, 20, "mma="),  # half of it fills no step of tensor cores
+])  # fmt: skip
+def test_sums_along_sizes_that_are_likely_to_be_short(
+    dtype: torch.dtype, k: int, step: str
+) -> None:
+    """Their chunks are longer, and slabs have room for these."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x @ w.mT
+
+    def made(k: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(16, k, dtype=dtype), torch.randn(129, k, dtype=dtype)
+
+    program = dlc.compile(f, made(k), "sm_86", "host", dynamic_shapes=({1: AUTO}, {1: AUTO}))
+    for n in (k, 2 * k + 1):
+        args = made(n)
+        exact = f(*(x.double() for x in args))
+        assert compare(program(*args), exact, f(*args), n).ok
+    assert not program.shared.obstacle
+    assert step in program.kernels[0].schedule
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
