@@ -38,7 +38,7 @@ class OverlapLaunchesPass(ModulePass):
     ended. What is asked for into the L2 cache changes nothing, whoever writes it.
     *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes, and
     memory goes on to be read. Loads do without the read-only cache, which is not kept up to date
-    between kernels that overlap, so that a norm may load its row once more: by default this pass
+    between kernels that overlap, so that a norm may load its row once more. By default, this pass
     runs where text is generated, whose kernels have weights to ask for, and elsewhere if a program
     is compiled with `overlap`.
 
