@@ -13,23 +13,27 @@ DATA = json.loads((RESULTS / "halves.json").read_text())
 
 def test_the_table_is_that_of_the_figures() -> None:
     assert (RESULTS / "halves.md").read_text() == halves.markdown(DATA)
-    assert list(DATA) == [f"{name} {chip}" for name, chip, _ in halves.cases()]
+    programs = [name for name, _ in halves.cases()]
+    assert list(DATA) == [f"{name} {chip}" for chip in halves.CHIPS for name in programs]
 
 
-def test_no_kernel_spills_or_waits_for_banks() -> None:
-    assert {row["spill_bytes"] for row in DATA.values()} == {0}
+def test_hardly_a_kernel_spills_and_none_waits_for_banks() -> None:
+    spilled = {name: row["spill_bytes"] for name, row in DATA.items() if row["spill_bytes"]}
+    assert not any(name.startswith(("gemm", "linear")) for name in spilled)
+    assert len(spilled) <= 2
+    assert sum(spilled.values()) <= 32
     assert {row.get("serialized", 0) for row in DATA.values()} == {0}
     assert {row["bank_ways"] for row in DATA.values()} == {1.0}
 
 
 def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
     wide = re.compile(r"block=128,(128|192|256) ")
-    large = [row for row in DATA.values() if wide.search(row["schedule"])]
-    chunks = [row for row in large if "bk=64 " in row["schedule"]]
-    by_warps = [row for row in chunks if "mma=m16n8k16" in row["schedule"]]
-    by_groups = [row for row in chunks if "mma=m64n" in row["schedule"]]
+    products = [row for name, row in DATA.items() if name.startswith(("gemm", "linear"))]
+    large = [row for row in products if wide.search(row["schedule"])]
+    by_warps = [row for row in large if "mma=m16n8k16" in row["schedule"]]
+    by_groups = [row for row in large if "mma=m64n" in row["schedule"]]
     assert len(by_warps) > 5
-    most = {128: 240, 96: 190, 64: 145}  # of warps of 64 x 64, 64 x 48 and 64 x 32 sums
+    most = {128: 240, 96: 190, 64: 145, 32: 80}  # for so many products of a chunk
     assert all(row["issued"] <= most[row["tensor"]] for row in by_warps)
     assert len(by_groups) > 3
     assert all(row["tensor"] >= 4 and row["issued"] <= 140 for row in by_groups)
@@ -57,12 +61,14 @@ def test_tiles(schedule: str, tile: str) -> None:
            "issued": 16}  # fmt: skip
     text = halves.markdown({"linear.a.s32 sm_90": row})
     assert re.search(rf"linear\.a\.s32 +sm_90 +{tile} +3\.0 +2\.0 +1\.50 +8 / 16", text)
-    assert "ratios: 1.50; sm_80 -, sm_90 1.50, sm_120 -, 1 token -, 32 tokens 1.50" in text
+    assert "ratios: 1.50; sm_80 -, sm_90 1.50, sm_120 -, gemm -, linear 1.50, attention -" in text
+    assert "linear of 1 token -, linear of 32 tokens 1.50" in text
 
 
 @needs_tools
 def test_a_small_product_is_compiled() -> None:
-    row = halves.examined("sm_90", (128, 256, 256))
+    x, w = (f"torch.randn({n}, 256, dtype=torch.bfloat16)" for n in (128, 256))
+    row = halves.examined("sm_90", f"F.linear({x}, {w})")
     assert row["tensor"] > 0
     assert row["us"] > row["floor"]
 
@@ -70,4 +76,5 @@ def test_a_small_product_is_compiled() -> None:
 def test_the_roofline() -> None:
     target = halves.TARGETS["sm_80"]
     least = target.launch_seconds + 2 * 4096**3 / target.tensor_flops
-    assert halves.roofline("sm_80", (4096, 4096, 4096)) == pytest.approx(least * 1e6)
+    found = halves.roofline("sm_80", 2 * 4096**3, 3 * 2 * 4096**2)
+    assert found == pytest.approx(least * 1e6)

@@ -134,7 +134,7 @@ def exported(text: str) -> ExportedCall:
 def key(text: str, target: str = "sm_90", **options: Any) -> str | None:
     timing = Timing()
     loaded = Loaded(lambda: pytest.fail("not imported"), exported(text), (), target)
-    given = Namespace(**{"bench": False, "profile": False} | options)
+    given = Namespace(**{"bench": False, "profile": False, "freeze": False} | options)
     return known_run.key_of(Job(loaded, given, [timing], timing, {}))
 
 
@@ -176,8 +176,8 @@ def test_whatever_changes_the_program_changes_its_key():
     assert key(BASE) == keys["base"]
 
 
-def test_another_chip_pytorch_or_dlc_has_another_key(monkeypatch: pytest.MonkeyPatch):
-    keys = [key(BASE), key(BASE, "sm_80")]
+def test_another_chip_promise_pytorch_or_dlc_has_another_key(monkeypatch: pytest.MonkeyPatch):
+    keys = [key(BASE), key(BASE, "sm_80"), key(BASE, freeze=True)]
     for change in ("dlc.cli.known_run.source_key", "torch.__version__"):
         with monkeypatch.context() as patch:
             other = (lambda: "another") if change.endswith("key") else "another"
