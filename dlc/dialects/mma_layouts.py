@@ -119,8 +119,8 @@ def _of_quarters(part: Fragment) -> Fragment:
 HELD_FACTOR = _of_quarters(_HALVES.a)
 """How a warpgroup holds A (64, 16), where that lies in its registers."""
 _COLUMNS = (8, *range(16, 193, 16), 256)
-"""Of the products of warpgroups that are used: of all multiples of 8 up to 256 enough for blocks
-that fill 132 SMs."""
+"""Of the products of warpgroups that are used: of all multiples of 8 up to 256 enough for blocks to
+fill a chip's SMs."""
 WARPGROUP_SHAPES: dict[tuple[str, str], Shape] = {
     (f"m64n{columns}k{of_warp.k}", factors): _of_warpgroup(columns, of_warp)
     for columns in _COLUMNS

@@ -95,15 +95,23 @@ def laying_kernel(
     found = body.insert(loop.LoadOp(source, subscripts, where, default))
     found.result.name_hint = load.result.name_hint
     store(body, found.result, target, [Expr.of(a) for a in axes.axes])
-    number = kernel.input_refs.index(ref)
-    tensor, alignment = kernel.inputs[number], kernel.alignment(ref)
-    copying = loop.KernelOp(name, [tensor], Region(block), [alignment])
-    copying.results[0].name_hint = name
-    for op in copying.walk():
+    return operand_kernel(kernel, load, block, name)
+
+
+def operand_kernel(
+    kernel: loop.KernelOp, load: loop.LoadOp, block: Block, name: str
+) -> loop.KernelOp:
+    """A kernel of what a load in another one reads, which does what a block says."""
+    ref = load.ref
+    assert isinstance(ref, BlockArgument)
+    tensor = kernel.inputs[kernel.input_refs.index(ref)]
+    made = loop.KernelOp(name, [tensor], Region(block), [kernel.alignment(ref)])
+    made.results[0].name_hint = name
+    for op in made.walk():
         op.location = load.location
     if OPS in kernel.attributes:
-        copying.attributes[OPS] = kernel.attributes[OPS]
-    return copying
+        made.attributes[OPS] = kernel.attributes[OPS]
+    return made
 
 
 def read_packed(kernel: loop.KernelOp, packing: Packing, packed: SSAValue) -> None:

@@ -8,15 +8,14 @@ from math import prod
 from xdsl.builder import Builder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp, new_body
 from dlc.dialects.kernel_memory import memref_type
 from dlc.ir.expr import Expr
-from dlc.ir.provenance import OPS
-from dlc.transforms.loop.packing.copying import read_laid
+from dlc.transforms.loop.packing.copying import operand_kernel, read_laid
 from dlc.transforms.loop.reordering.nested_sums import NestedSum, values_of
 
 
@@ -86,15 +85,7 @@ def _summing(
     around.insert(reduce)
     around.insert(loop.StoreOp(reduce.results[0], target, [Expr.of(axis) for axis in outer.axes]))
     block.add_op(outer)
-    number = kernel.input_refs.index(ref)
-    inputs, alignments = [kernel.inputs[number]], [kernel.alignment(ref)]
-    summing = loop.KernelOp(name, inputs, Region(block), alignments)
-    summing.results[0].name_hint = name
-    for op in summing.walk():
-        op.location = load.location
-    if OPS in kernel.attributes:
-        summing.attributes[OPS] = kernel.attributes[OPS]
-    return summing
+    return operand_kernel(kernel, load, block, name)
 
 
 def _take_out(found: NestedSum, points: int) -> None:
