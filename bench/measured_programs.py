@@ -164,6 +164,8 @@ def _parts() -> Iterator[Program]:
         ((128, 4096, 4096), "128,128", "16,16", "8,8", 4, 4),
         ((512, 512, 512), "128,64", "16,16", "8,4", 4, 4),
         ((512, 512, 512), "64,64", "8,16", "8,4", 4, 2),
+        ((128, 4096, 1024), "128,256", "8,32", "16,8", 8, 8),
+        ((128, 4096, 1024), "128,64", "16,16", "8,4", 4, 2),
     ):  # fmt: skip
         rows, columns, k = size
         for combine in ("", " combine=last", " combine=cluster"):
@@ -197,8 +199,71 @@ def attention_tiles() -> Iterator[Program]:
             yield Program(name, made, {"schedules": {"scaled_dot_product_attention": schedule}})
 
 
+_ONE_WARP = (
+    "tileify,chunk-matmul-k{{bk={} vector=4}},{}blockify-launch{{{}}},stage-inputs{{budget={}}},"
+    "register-tile{{extents={}}},permute-register-tile,{}mark-unroll{{limit=4}}"
+)
+_RING = "double-buffer{{depth={}}},async-copy,pad-smem,pipeline-k-outer,"
+_ALONE = "pad-smem,"
+_PARTS = (
+    'split-matmul-k{splits=%d then="tileify,blockify-launch{block=%s thread=%s},'
+    'register-tile{extents=4},mark-unroll{limit=32}"},'
+)
+_FLAT = (
+    "tileify,chunk-matmul-k{{bk=16 vector=4}},blockify-launch{{block=8,16,32 thread=4,2,8}},"
+    "stage-inputs{{budget=17408}},register-tile{{extents=2,8,4}},permute-register-tile{{axes=rrun,"
+    "rb,rplace strip=2,4,4}},double-buffer{{depth={}}},{},pipeline-k-outer,mark-unroll{{limit=4}}"
+)
+
+
+def convolution_tiles() -> Iterator[Program]:
+    """Blocks of one warp beside those that are chosen, slabs of TMA, and a copy that divides."""
+    texts = {program.name: program.text for program in KERNELS}
+    ring2, ring3 = _RING.format(2), _RING.format(3)
+    in_two, in_three = _PARTS % (2, "32,32", "32,8"), _PARTS % (3, "16,16", "16,4")
+    conv3d, fire = "convolution/conv3d.4x32x64x24", "block/fire.64x96x16x54x64"
+    strided = "convolution/conv2d_strided.16x64x128x56x3x2x1"
+    inverted, residual = "block/inverted_residual.10x24x144x56", "block/residual.16x256x14"
+    transposed = "convolution/transposed3d.8x32x16x32x1"
+    own = _ONE_WARP.format(16, in_three, "block=4,64,1,16 thread=1,8,1,4", 8192, "4,8,4", ring3)
+    taken: dict[str, dict[str, dict[str, str]]] = {
+        conv3d: {
+            "8x8x64": {"conv3d": _ONE_WARP.format(
+                16, "", "block=64,1,8,8 thread=8,1,2,2", 8192, "8,4,4", ring3)},
+            "8x8x32": {"conv3d": _ONE_WARP.format(
+                16, "", "block=32,1,8,8 thread=8,1,2,2", 6144, "4,4,4", ring3)},
+        },
+        fire: {"8x8x64": {"conv2d_relu_2": _ONE_WARP.format(
+            16, "", "block=8,64,1,8 thread=2,8,1,2", 8192, "4,8,4", ring2)}},
+        strided: {"32x128": {"conv2d": _ONE_WARP.format(
+            16, in_two, "block=128,1,32 thread=8,1,4", 12224, "16,8", ring2)}},
+        inverted: {"8x8x16": {
+            "conv2d_batch_norm_hardtanh": _ONE_WARP.format(
+                32, "", "block=16,8,8 thread=4,4,2", 7680, "4,2,4", _ALONE),
+            "conv2d_batch_norm_add": _ONE_WARP.format(
+                16, "", "block=16,8,8 thread=4,4,2", 5120, "4,2,4", ring3),
+        }},
+        residual: {"16x4x64": dict.fromkeys(
+            ("conv2d_batch_norm_relu", "conv2d_batch_norm_add_relu"), own)},
+        transposed: {
+            "tma.in2": {"conv_transpose3d": _FLAT.format(2, "tma-copy")},
+            "tma.in3": {"conv_transpose3d": _FLAT.format(3, "tma-copy")},
+            "copy.1": {"input_flat": "tileify,blockify-launch{block=1,256 thread=1,256}"},
+            "copy.16": {"input_flat": "tileify,blockify-launch{block=1,4096 thread=1,256},"
+                                      "register-tile{extents=16}"},
+        },
+    }  # fmt: skip
+    for name, others in taken.items():
+        told = name.rpartition("/")[2]
+        yield Program(f"choices/tiles.{told}.default", of_text(texts[name]))
+        for tile, schedules in others.items():
+            made = of_text(texts[name])
+            yield Program(f"choices/tiles.{told}.{tile}", made, {"schedules": schedules})
+
+
 def choices() -> Iterator[Program]:
     """One program by several schedules, of which the estimate has an order."""
+    yield from convolution_tiles()
     yield from attention_tiles()
     for block, thread, points, strip in (
         ("128,256", "16,16", "8,16", 8), ("256,128", "16,16", "16,8", 8),
