@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from attention_choices import attention_choices
 from halves import LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
 
@@ -146,12 +147,6 @@ _SPLIT = (
     "register-tile{{extents=8,4}},double-buffer{{depth=3}},async-copy,pipeline-k-outer,"
     "mark-unroll{{limit=4}}"
 )
-_ATTENTION = (
-    "tileify,chunk-matmul-k{{bk={bk} vector=16}},blockify-launch{{block={block},{width} "
-    "thread={warps},1}},stage-inputs{{budget=200000 compute=true points=4,8}},"
-    "register-tile{{extents={rows},{width} mma=m16n8k16}},double-buffer{{depth={depth}}},"
-    "async-copy,pad-smem,pipeline-k-outer,mark-unroll{{limit=8}}"
-)
 _SQUARE = ((4096, 4096), (4096, 4096))
 
 
@@ -179,24 +174,6 @@ def _parts() -> Iterator[Program]:
             name = f"choices/parts.{rows}x{k}x{columns}.{block.replace(',', 'x')}.{splits}.{ending}"
             made = of_function(matmul, (rows, k), (k, columns))
             yield Program(name, made, {"schedules": {"matmul": schedule}})
-
-
-def attention_tiles() -> Iterator[Program]:
-    """Attention of 4096 keys: rows of a warp, warps, keys of a chunk, slots of the rings."""
-    for width in (128, 64):
-        for rows, warps, bk, depth in (
-            (32, 4, 64, 2), (32, 4, 32, 2), (32, 4, 32, 3), (16, 4, 64, 2), (32, 2, 64, 2),
-            (32 if width == 128 else 16, 8, 64, 2),
-        ):  # fmt: skip
-            schedule = _ATTENTION.format(
-                bk=bk, block=rows * warps, warps=warps, rows=rows, width=width, depth=depth
-            )
-            shape = (1, 32, 4096, width)
-            made = of_function(
-                F.scaled_dot_product_attention, shape, shape, shape, dtype=torch.bfloat16
-            )
-            name = f"choices/attention.{width}.{rows}rows.{warps}warps.{bk}keys.in{depth}"
-            yield Program(name, made, {"schedules": {"scaled_dot_product_attention": schedule}})
 
 
 _ONE_WARP = (
@@ -264,7 +241,10 @@ def convolution_tiles() -> Iterator[Program]:
 def choices() -> Iterator[Program]:
     """One program by several schedules, of which the estimate has an order."""
     yield from convolution_tiles()
-    yield from attention_tiles()
+    for choice in attention_choices():
+        made = of_function(choice.attend, *choice.shapes, dtype=choice.dtype)
+        schedules = {"scaled_dot_product_attention": choice.schedule} if choice.schedule else {}
+        yield Program(f"choices/{choice.name}", made, {"schedules": schedules})
     for block, thread, points, strip in (
         ("128,256", "16,16", "8,16", 8), ("256,128", "16,16", "16,8", 8),
         ("128,128", "16,16", "8,8", 4), ("128,128", "8,16", "16,8", 8),
