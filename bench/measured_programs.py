@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from attention_choices import attention_choices
 from halves import LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
+from warpgroup_choices import TILINGS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
@@ -238,6 +239,21 @@ def convolution_tiles() -> Iterator[Program]:
             yield Program(f"choices/tiles.{told}.{tile}", made, {"schedules": schedules})
 
 
+def _linear_of(sizes: Sequence[int]) -> Callable[[], Made]:
+    """A linear in bf16 of so many rows, columns and points of K."""
+    rows, columns, k = sizes
+    return of_function(linear, (rows, k), (columns, k), dtype=torch.bfloat16)
+
+
+def warpgroup_tiles() -> Iterator[Program]:
+    """Linears in bf16 by warpgroups."""
+    for tiling in TILINGS:
+        options = {"schedules": {"linear": tiling.schedule}}
+        yield Program(f"choices/linear.{tiling.name}", _linear_of(tiling.sizes), options)
+    made = of_function(linear, *_SQUARE)
+    yield Program("choices/square-linear.tf32", made, {"precision": "tf32"}, tf32=True)
+
+
 def choices() -> Iterator[Program]:
     """One program by several schedules, of which the estimate has an order."""
     yield from convolution_tiles()
@@ -245,6 +261,7 @@ def choices() -> Iterator[Program]:
         made = of_function(choice.attend, *choice.shapes, dtype=choice.dtype)
         schedules = {"scaled_dot_product_attention": choice.schedule} if choice.schedule else {}
         yield Program(f"choices/{choice.name}", made, {"schedules": schedules})
+    yield from warpgroup_tiles()
     for block, thread, points, strip in (
         ("128,256", "16,16", "8,16", 8), ("256,128", "16,16", "16,8", 8),
         ("128,128", "16,16", "8,8", 4), ("128,128", "8,16", "16,8", 8),
@@ -383,6 +400,9 @@ def measured_once(name: str) -> Program | None:
     if sizes := re.match(r"choices/(?:split|parts)\.(\d+)x(\d+)x(\d+)\.", name):
         rows, k, columns = map(int, sizes.groups())
         return Program(name, of_function(matmul, (rows, k), (k, columns)))
+    if sizes := re.match(r"choices/linear\.(\d+)x(\d+)x(\d+)\.", name):
+        rows, k, columns = map(int, sizes.groups())
+        return Program(name, _linear_of((rows, columns, k)))
     if name.startswith("choices/square."):
         return Program(name, of_function(matmul, *_SQUARE))
     return None

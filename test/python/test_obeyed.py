@@ -44,7 +44,7 @@ WRONG = {
     "tileify,blockify-launch{block=8,8,8 thread=8,8,8}": ("block", "has 3 sizes", "leave out"),
     f"tileify,{BLOCKS},register-tile{{extents=3,3}}": ("extents", "3 does not divide", "1 or 2"),
     "tileify,register-tile{extents=2,2}": ("register-tile", "no serial axis", "blockify-launch"),
-    "tileify,double-buffer{depth=300}": ("depth", "2 to 4, not 300", ""),
+    "tileify,double-buffer{depth=300}": ("depth", "2 to 16, not 300", ""),
     f"tileify,{BLOCKS},stage-inputs{{budget=9 buffers=zz}}": (
         "buffers",
         "no input zz",

@@ -65,8 +65,8 @@ def test_refusals_say_why() -> None:
     state = space.start
     while space.classes[state.number].name != "double-buffer":
         state = space.take(state, space.choices(state)[0])
-    with pytest.raises(Refused, match="double-buffer: depth must be 2 to 4, not 5"):
-        space.take(state, 5)
+    with pytest.raises(Refused, match="double-buffer: depth must be 2 to 16, not 17"):
+        space.take(state, 17)
 
 
 # Tuning.

@@ -52,10 +52,10 @@ class DoubleBufferPass(SchedulingPass):
     name = "double-buffer"
 
     depth: int | None = None
-    """Slots of a ring, 2 to 4."""
+    """Slots of a ring, 2 to 16."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
-        "depth": Domain((2, 3, 4), least=2, most=4),
+        "depth": Domain((2, 3, 4), least=2, most=16),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
