@@ -24,14 +24,16 @@ KNOWN = {op.name: op for op in Math.operations}
 @cache
 def operation(name: str) -> type[Operation]:
     """
-    The operation of a row: xDSL's, or one that is made for it: of a float, or by a helper of two
-    integers or floats.
+    The operation of a row: xDSL's, or one that is made for it: of a float or two, or by a helper of
+    two integers or floats.
     """
     if name in KNOWN:
         return KNOWN[name]
     row = SCALARS[name]
     base: type[IRDLOperation] = FloatingPointLikeUnaryMathOperation
-    if row.helper and not row.unary:
+    if row.binary:
+        base = FloatingPointLikeBinaryMathOperation
+    elif row.helper and not row.unary:
         of_integers = SignlessIntegerLikeBinaryMathOperation
         base = FloatingPointLikeBinaryMathOperation if row.in_f64 else of_integers
     traits = traits_def(Pure(), SameOperandsAndResultType())

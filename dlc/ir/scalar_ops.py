@@ -42,6 +42,8 @@ class ScalarOp:
     """True if it sees its operands as unsigned."""
     unary: bool = False
     """True if a `helper` has one operand, a float, and gives one of its type."""
+    binary: bool = False
+    """True if a `call` that xDSL has no operation for has two operands."""
     divides: bool = False
     """True if the second operand must not be 0."""
     shifts: bool = False
@@ -115,6 +117,7 @@ ROWS: dict[str, ScalarOp] = {
     "math.copysign": _exact("copysign", "copysign"),
     "math.floor": _exact("floor", "floor", aten="floor"),
     "math.fma": _exact("fma", "fma"),
+    "math.fmod": ScalarOp("fmod", "fmod", cost=30, binary=True),
     "math.round": _exact("round", "round_away"),
     "math.roundeven": _exact("nearbyint", "rint", aten="round"),
     "math.sqrt": _exact("sqrt", "sqrt", 10, aten="sqrt"),

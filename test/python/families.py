@@ -151,6 +151,9 @@ op("broadcasting", lambda x, y, z: (x + y, x * y * z, z - x, torch.maximum(z, y)
    normal(2, 1, 5), normal(3, 1), normal())  # fmt: skip
 op("fmod of large quotients", lambda x, y: (torch.fmod(x, y), x % y, x // y),
    normal(99) * torch.logspace(0, 15, 99), normal(99).abs() + 0.01)  # fmt: skip
+op("fmod of quotients beyond all floats", lambda x, y: (torch.fmod(x, y), x % y, x // y, x % 0.5),
+   torch.tensor([3e38, -3e38, 2e-45, inf, 7, -4, 1e30]).double() ** 8,
+   torch.tensor([7, 1e-37, 3e-45, 3, inf, 2, 0.3]).double())  # fmt: skip
 op("numbers", lambda x: (x + 1, 2 - x, x * 3, 1 / x, x % 0.7, x // 0.3, x.fmod(-0.7), x > 0.5,
                          torch.remainder(5, x)), normal(3, 5))  # fmt: skip
 op("quotients", lambda x, y: [torch.div(x, y, rounding_mode=m) for m in (None, "floor", "trunc")],

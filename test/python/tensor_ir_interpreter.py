@@ -210,6 +210,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.SqrtOp: np.sqrt,
     math.TruncOp: np.trunc,
     operation("math.gcd"): np.gcd,
+    operation("math.fmod"): np.fmod,
     math.IPowIOp: SCALARS["math.ipowi"].numpy,
     operation("math.philox"): philox,
     **{

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from math import inf, nan
-
-from xdsl.dialects.builtin import f64, i32, i64
+from xdsl.dialects.builtin import i32, i64
 
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import both
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float
 
-STEPS = 6
-"""Of the reduction in `fmod`; each takes as many bits off a quotient as a significand has."""
-
-
-def _limit(x: Scalar) -> float:
-    """The quotients whose remainder `fmod` finds are smaller; of f32 it is all finite ones."""
-    return 2.0 ** (STEPS * 53) if x.element == f64 else inf
-
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """
-    The remainder of the quotient rounded towards zero, exactly; NaN from `_limit` on. However much
-    of a quotient `q` was rounded away, `x - q * y` is a multiple of the product of the last places
-    of `q` and `y` that is so small that it is a float: `fma` does not round it.
-    """
-    if y.is_power_of_two:
+    """The remainder of the quotient rounded towards zero, exactly."""
+    if y.is_whole_power_of_two:
         return x - s.trunc(x / y) * y
-    ratio = x / y
-    rest = (-s.trunc(ratio)).fma(y, x)
-    for _ in range(STEPS - 1):
-        rest = (-s.trunc(rest / y)).fma(y, rest)
-    # A quotient just below an integer is rounded to it.
-    beyond = (rest < 0) & (x > 0) | (rest > 0) & (x < 0)
-    rest = beyond.select(rest + y.abs().copysign(x), rest)
-    rest = (ratio.abs() < _limit(x)).select(rest, nan)
-    return (y.abs().eq(inf) & (x.abs() < inf)).select(x, rest)
+    return x.fmod(y)
 
 
 def _differs_in_sign(rest: Scalar, y: Scalar) -> Scalar:
@@ -57,9 +35,7 @@ def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
     quotient = (x - rest) / y - _differs_in_sign(rest, y).to(x.element)
     whole = s.floor(quotient)
     whole = whole + (quotient - whole > 0.5).to(x.element)
-    # A float that large is an integer; it is infinite where the divisor is 0.
-    large = (ratio.abs() >= _limit(x)) & ((x.abs() < inf) | y.eq(0))
-    return large.select(ratio, whole)
+    return y.eq(0).select(ratio, whole)
 
 
 @lower(

@@ -218,10 +218,10 @@ class Scalar:
         return value.value.data if isinstance(value, IntegerAttr | FloatAttr) else None
 
     @property
-    def is_power_of_two(self) -> bool:
-        """True for a constant by which dividing a float is exact."""
+    def is_whole_power_of_two(self) -> bool:
+        """True for a constant by which dividing a float is exact, and does not overflow."""
         value = self._constant
-        return value is not None and value > 0 and frexp(value)[0] == 0.5
+        return value is not None and value >= 1 and frexp(value)[0] == 0.5
 
     def _not_trapping(self) -> Scalar:
         """
@@ -250,6 +250,10 @@ class Scalar:
     def copysign(self, other: Scalar | Number) -> Scalar:
         """The magnitude of this number with the sign of another, also of a zero."""
         return self._make(math.CopySignOp(self.value, self.of(other).value))
+
+    def fmod(self, other: Scalar) -> Scalar:
+        """What is left of this number by a quotient that is rounded towards zero, exactly."""
+        return self._binary(other, operation("math.fmod"), None)
 
     def fma(self, factor: Scalar, term: Scalar) -> Scalar:
         """`self * factor + term`, rounded once."""
