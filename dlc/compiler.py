@@ -382,9 +382,10 @@ def compile(
     and names are bound to by then, and compiles a variant where something else has changed that its
     code reads: an attribute of a module (`m.eps`, `m.training`), a global, a closure, a default, a
     method, a name in a Python module or a class, items of lists, tuples, dicts and sets; submodules
-    and forward hooks; which weights are one; autocast, the default dtype, and the flags of PyTorch
-    that it asks for, as whether gradients are enabled. Frozen is what is inside of other objects
-    (`m.config.eps`). A program that changes an attribute or a variable that it reads is an error.
+    and forward hooks; attributes that it names of objects of your own (`m.config.eps`); which
+    weights are one; autocast, the default dtype, and the flags of PyTorch that it asks for, as
+    whether gradients are enabled. Frozen is what is inside of objects of installed packages. A
+    program that changes an attribute or a variable that it reads is an error.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
@@ -420,7 +421,8 @@ def compile(
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
     for operations that cannot be compiled, ValueError for an unknown target, backend or precision,
-    and TypeError for arguments in no tuple or a dict in the place of a target.
+    and TypeError for arguments in no tuple, a dict in the place of a target, or a flag that is
+    neither True nor False.
     """
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
@@ -428,6 +430,10 @@ def compile(
     if isinstance(target, Mapping):
         error = TypeError(f"expected the name of a target, found an object of {type(target)}")
         raise with_hint(error, "arguments by name: dlc.compile(f, (x,), kwargs={'scale': s})")
+    flags = {"graph": graph, "sync": sync, "tuned": tuned, "overlap": overlap, "freeze": freeze}
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"expected True or False for {name}, found {value!r}")
     if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows these tensors only
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)

@@ -111,6 +111,31 @@ def test_a_count_in_an_attribute_is_refused() -> None:
         dlc.compile(Counter(), (X,), backend="host")
 
 
+class Remembers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.roots = SimpleNamespace(of={})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        known = self.roots.of
+        if x.shape[0] not in known:
+            known[x.shape[0]] = math.sqrt(x.shape[0])
+        return x / known[x.shape[0]]
+
+
+def test_what_a_program_remembers_is_there_after_a_call_in_pytorch() -> None:
+    model = Remembers()
+    with pytest.raises(ImportFailure, match="changes the variable 'of'") as refused:
+        dlc.compile(model, (X,), backend="host")
+    assert "is there after a call in PyTorch" in refused.value.__notes__[0]
+    wanted = model(X)
+    torch.testing.assert_close(dlc.compile(model, (X,), backend="host")(X), wanted)
+    again = Remembers()
+    compiled = torch.compile(again, backend="dlc")
+    torch.testing.assert_close((compiled(X), compiled(X)), (wanted, wanted))
+    assert again.roots.of == model.roots.of
+
+
 def test_a_count_under_torch_compile_counts() -> None:
     m, eager = Counter(), Counter()
     f = torch.compile(m, backend="dlc")
@@ -341,6 +366,7 @@ def test_tensors_of_objects_are_arguments() -> None:
 class Progress:
     scale: float
     step: int = 0
+    mean: float = 0.0
 
 
 class Guarded:
@@ -362,10 +388,11 @@ def test_fields_of_objects_that_code_does_not_name_make_no_variants() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         around = space.around if x.dim() == 7 else None
         x = x if around is None else x + around
+        x = x - x.mean() * 0
         return x * space.progress.scale * space.guarded.scale * getattr(space, "more", 1.0)
 
     compiled = dlc.compile(program, (X,), backend="host", target="sm_90")
-    progress.step, guarded.shift = 1, 2.0
+    progress.step, guarded.shift, progress.mean = 1, 2.0, 3.0
     assert torch.equal(compiled(X), X * 6)
     assert len(compiled.variants) == 1
     space.more = 5.0

@@ -21,8 +21,9 @@ from torch import nn
 import dlc
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.ambient import FLAGS
+from dlc.frontend.state.code_names import names_in_code
 from dlc.frontend.state.free_variables import FreeVariables
-from dlc.frontend.state.names_read import Bindings, names_in_code
+from dlc.frontend.state.names_read import Bindings
 
 X = torch.arange(6.0).view(2, 3) - 2
 Program = Callable[..., torch.Tensor]
@@ -411,5 +412,6 @@ def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
 def test_names_in_bytecode(module: ModuleType):
     assert module.__file__ is not None
     code = compile(Path(module.__file__).read_text(), module.__file__, "exec")
-    globals, attributes = names_in_code(code)
+    globals, attributes, called = names_in_code(code)
     assert (set(globals), set(attributes)) == names_by_dis(code)
+    assert called < set(attributes)

@@ -13,8 +13,8 @@ from torch.utils._contextlib import context_decorator
 
 from dlc.frontend.scripts.parts import load, rename
 from dlc.frontend.scripts.script_objects import ScriptObjects, Variables
+from dlc.frontend.state.code_names import names_in_code
 from dlc.frontend.state.insides import attributes_of, is_object
-from dlc.frontend.state.names_read import names_in_code
 
 CONTEXTS = context_decorator.__code__.co_filename
 """Where PyTorch makes a decorator of a context."""

@@ -14,7 +14,7 @@ import torch
 from dlc.frontend.scripts.parts import Part, names_in, place_at
 from dlc.frontend.scripts.variables import bound_by, changed_by, root_of
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.state.names_read import names_in_code
+from dlc.frontend.state.code_names import names_in_code
 
 OF_SIZES = ("shape", "nbytes")
 """Attributes of tensors that sizes are read of."""

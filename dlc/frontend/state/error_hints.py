@@ -7,13 +7,28 @@ import traceback
 
 import torch
 
-from dlc.diagnostics import did_you_mean
+from dlc.diagnostics import did_you_mean, with_hint
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.foreign import is_foreign
 
 DEVICE = (
     "leave the device out: tensors are copied to where kernels run (--backend, backend=), whatever "
     "the GPU that they are compiled for (--target, target=)"
 )
+
+CHANGES = (
+    'torch.compile(f, backend="dlc") changes it at each call, as PyTorch does; what a program only '
+    "remembers, such as a table by size, is there after a call in PyTorch before it is compiled"
+)
+
+
+def changed(what: str, before: object, now: object) -> ImportFailure:
+    """For a program that changes what it reads."""
+    error = ImportFailure(
+        f"the program changes {what}, which it reads, from {before!r} to {now!r}: its kernels "
+        "would not; keep it in a buffer (register_buffer), or change it outside of the program"
+    )
+    return with_hint(error, CHANGES)
 
 
 def device_hint(error: Exception) -> str | None:

@@ -24,6 +24,7 @@ from dlc.frontend.state.constants import (
     key_of,
     put_items,
 )
+from dlc.frontend.state.error_hints import changed
 from dlc.frontend.state.lookup import Lookup
 from dlc.frontend.state.names_read import Bindings
 from dlc.frontend.state.tracers import TRACERS
@@ -188,11 +189,7 @@ class FreeVariables:
                 "(register_buffer)"
             )
         if not noted.holds() and has_value(value):
-            raise ImportFailure(
-                f"the program changes the variable '{name}', which it reads, from "
-                f"{noted.value!r} to {value!r}: its kernels would not; keep it in a buffer "
-                "(register_buffer), or change it outside of the program"
-            )
+            raise changed(f"the variable '{name}'", noted.value, value)
 
     @contextmanager
     def caches_emptied(self) -> Iterator[None]:

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.state.code_names import names_in_code
 from dlc.frontend.state.foreign import is_own
 from dlc.frontend.state.hidden_state import is_iterator, made_of
-from dlc.frontend.state.names_read import names_in_code
 from dlc.frontend.state.random import storage_key
 
 CONTAINERS = (list, dict, set, deque)

@@ -9,7 +9,8 @@ necessary: where an object is another one, the caller compares by value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter, call, is_, itemgetter
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ _CALL: Callable[..., Any] = call
 NO_OBJECT = (LookupError, ValueError, AttributeError)
 """What looks raise where there is nothing."""
 _END = object()
+MANY = 4
+"""Objects of which one function is asked at once."""
 _IS_DISJOINT: Callable[..., bool] = type({}.keys()).isdisjoint
 
 Namespace: TypeAlias = Mapping[str, Any] | type
@@ -58,17 +61,19 @@ class Lookup:
 
     def close(self) -> Callable[[], bool]:
         """Tells whether all of them are what they are now; not, where there is nothing."""
-        several, single = list(self._items), list(self._results)
+        single, several = _Calls(), _Calls()
+        for function, of in self._results:
+            single.add(function, function, of)
         for getter, places in ((itemgetter, self._names), (attrgetter, self._attributes)):
             for of, names in places.values():
-                (several if len(names) > 1 else single).append((getter(*names), of))
-        gets, holders = _columns(several)
-        functions, objects = _columns(single)
+                calls = several if len(names) > 1 else single
+                calls.add((getter, *names), getter(*names), of)
+        functions, holders = _columns(self._items)
         views, absent = _columns([(of.keys(), names) for of, names in self._absent.values()])
 
         def look() -> Iterable[Any]:
-            found = chain.from_iterable(map(_CALL, gets, holders))
-            return chain(map(_CALL, functions, objects), found, (_END,))
+            found = chain(several.results(), map(_CALL, functions, holders))
+            return chain(single.results(), chain.from_iterable(found), (_END,))
 
         try:
             before = list(look())
@@ -82,6 +87,27 @@ class Lookup:
                 return False
 
         return are_same
+
+
+class _Calls:
+    """Functions of objects; one of many objects is mapped over them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Hashable, tuple[Callable[..., Any], list[Any]]] = {}
+
+    def add(self, key: Hashable, function: Callable[..., Any], of: Any) -> None:
+        """Those of one key are one function."""
+        self._rows.setdefault(key, (function, []))[1].append(of)
+
+    @cached_property
+    def _columns(self) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+        rows = self._rows.values()
+        few = [(function, of) for function, group in rows if len(group) < MANY for of in group]
+        return [row for row in rows if len(row[1]) >= MANY], *_columns(few)
+
+    def results(self) -> Iterable[Any]:
+        many, functions, objects = self._columns
+        return chain(map(_CALL, functions, objects), *(map(f, group) for f, group in many))
 
 
 def _mapping(space: Namespace) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.constants import CONTAINERS, MISSING, Identity, copied, has_value, key_of
+from dlc.frontend.state.error_hints import changed
 from dlc.frontend.state.lookup import Lookup
 
 INTERNAL = frozenset((*vars(torch.nn.Module()), *dir(torch.nn.Module))) - {"training", "forward"}
@@ -58,7 +59,12 @@ class Noted:
         found = getattr(self.module, self.name, MISSING)
         if found is MISSING or isinstance(found, CONTAINERS) or "." in self.name:
             return False
-        lookup.add_attribute(self.module, self.name)
+        own, kind = _own(self.module), type(self.module)
+        if self.name in own and not hasattr(kind, self.name):
+            lookup.add(own, self.name)
+            lookup.add_absent(kind, (self.name,))
+        else:
+            lookup.add_attribute(self.module, self.name)
         return True
 
     def restore(self) -> Callable[[], None]:
@@ -216,7 +222,7 @@ class ModuleAttributes:
         if noted is None:
             self.written[id(module), name] = module
         elif (has_value(value) or _is_held(value)) and _key(value) != noted.key:
-            raise self._changed(noted, value)
+            raise _changed(noted, value)
 
     def close(self) -> None:
         """Nothing more is noted. ImportFailure if the program has changed what it has read."""
@@ -226,7 +232,7 @@ class ModuleAttributes:
             record.clear()
         for where, noted in self.read.items():
             if _key(found[where]) != noted.key:
-                raise self._changed(noted, found[where])
+                raise _changed(noted, found[where])
         for structure in self.structures.values():
             if not structure.holds():
                 raise ImportFailure(
@@ -243,13 +249,6 @@ class ModuleAttributes:
                 if not part.holds():
                     stack.callback(part.restore())
             yield
-
-    def _changed(self, noted: Noted, value: object) -> ImportFailure:
-        return ImportFailure(
-            f"the program changes the attribute '{noted.name}' of a {type(noted.module).__name__}, "
-            f"which it reads, from {noted.value!r} to {value!r}: its kernels would not; keep it in "
-            "a buffer (register_buffer), or change it outside of the program"
-        )
 
 
 _PUT_BACK: list[Callable[[Any, str, bool], bool]] = []
@@ -335,6 +334,11 @@ class _Recording:
             for attributes in self.open:
                 attributes.check_write(module, name, value)
         self.write_attribute(module, name, value)
+
+
+def _changed(noted: Noted, value: object) -> ImportFailure:
+    what = f"the attribute '{noted.name}' of a {type(noted.module).__name__}"
+    return changed(what, noted.value, value)
 
 
 def _is_held(value: object) -> bool:

@@ -5,20 +5,19 @@ attributes of Python modules and classes.
 
 from __future__ import annotations
 
-import dis
-import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial, partialmethod
-from types import CodeType, FunctionType, MethodType, ModuleType
+from functools import cached_property, partial, partialmethod
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 from weakref import ProxyTypes
 
 import torch
 
 from dlc.frontend.state.binding import Binding, Holder
-from dlc.frontend.state.constants import CONTAINERS, has_value, items_of
+from dlc.frontend.state.code_names import names_in_code
+from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
 from dlc.frontend.state.foreign import is_foreign
 from dlc.frontend.state.module_attributes import own_attributes
 from dlc.frontend.state.users_objects import (
@@ -38,19 +37,6 @@ CALLED = ("__call__",)
 CALLED_CLASS = ("__init__", "__post_init__")
 CALLED_MODULE = ("forward", *CALLED)
 """What runs without being named where an object is called."""
-
-NAME_LOADS = {
-    dis.opmap[name]: (name in ("LOAD_GLOBAL", "LOAD_NAME"), flags)
-    for name, flags in {
-        "LOAD_GLOBAL": 1,
-        "LOAD_NAME": 0,
-        "LOAD_METHOD": 0,
-        "LOAD_ATTR": int(sys.version_info >= (3, 12)),
-        "LOAD_SUPER_ATTR": 2,
-    }.items()
-    if name in dis.opmap
-}
-"""Bytecode that reads a name: True if a global's, and the bits of its argument below the name's."""
 
 Owners: TypeAlias = tuple[type, ...]
 """Classes in which names are looked up that code reads as attributes."""
@@ -74,10 +60,10 @@ class Bindings:
     """The modules that are reached, also in containers and objects."""
     _objects: list[Any] = field(default_factory=list)
     """The objects of a user's classes that are reached."""
-    _attributes: set[str] = field(default_factory=set)
-    """The attributes that code names."""
-    _asked: set[str] = field(default_factory=set)
-    """Those of them that were looked for in all of the objects."""
+    _attributes: dict[str, bool] = field(default_factory=dict)
+    """The attributes that code names; True for those that it does more with than to call them."""
+    _asked: dict[str, bool] = field(default_factory=dict)
+    """Those of them that were looked for in all of the objects, as what they were by then."""
     _kinds: dict[type, tuple[set[str], set[str]]] = field(default_factory=dict)
     """Of the classes of objects, what was looked for, and what an object may have in its place."""
     _searched: dict[int, Any] = field(default_factory=dict)
@@ -115,10 +101,10 @@ class Bindings:
 
     def _in_objects(self) -> Iterator[Reached]:
         """What objects have under names of attributes that were not looked for before."""
-        if names := self._attributes - self._asked:
+        if names := dict(self._attributes.items() - self._asked.items()):
             self._asked |= names
             for value in self._objects:
-                yield from self._in_object(value, names)
+                yield from self._in_object(value, names.keys())
 
     def _in_object(self, value: Any, names: AbstractSet[str]) -> Iterator[Reached]:
         kind = type(value)
@@ -128,7 +114,8 @@ class Bindings:
             replaced |= {name for name in fresh if has_value(of_class(kind, name))}
             yield from self._members(kind, sorted(fresh), (kind,))
         for binding in attributes_named(value, names, names & replaced):
-            yield self._note(binding), ()
+            if self._attributes[binding.name] or _may_be_called(binding.value):
+                yield self._note(binding), ()
 
     def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
         match value:
@@ -165,15 +152,16 @@ class Bindings:
                     if is_users_object(value):
                         self._objects.append(value)
                         yield from self._members(kind, operators_of(kind), (kind,))
-                        yield from self._in_object(value, self._asked)
+                        yield from self._in_object(value, self._asked.keys())
                     yield from ((module, ()) for module in _modules_in(value, self._searched))
 
     def _in_function(self, function: FunctionType, owners: Owners) -> Iterator[Reached]:
         yield _wrapped(function), owners
         if is_foreign(function.__globals__.get("__name__")):
             return
-        attributes = names_in_code(function.__code__)[1]
-        self._attributes.update(attributes)
+        _, attributes, called = names_in_code(function.__code__)
+        for name in attributes:
+            self._attributes[name] = self._attributes.get(name, False) or name not in called
         for owner in owners:
             yield from self._members(owner, attributes, owners)
         for binding in _bindings(function):
@@ -250,6 +238,11 @@ def _modules_in(value: Any, searched: dict[int, Any]) -> Iterator[torch.nn.Modul
             pending += (binding.value for binding in attributes_of(held))
 
 
+def _may_be_called(value: Any) -> bool:
+    """False for numbers, tensors and nothing: what `mean` in `x.mean()` is not."""
+    return value is not MISSING and not has_value(value) and not isinstance(value, torch.Tensor)
+
+
 def _wrapped(value: Any) -> Any:
     """What a decorator was given, else None."""
     return (own_of(value) or {}).get("__wrapped__")
@@ -271,29 +264,3 @@ def _bindings(function: FunctionType) -> Iterator[Binding]:
         yield Binding(function.__globals__, name)
     for name in DEFAULTS:
         yield Binding(function, name)
-
-
-@cache
-def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """
-    The globals that code reads, and the attributes, that of functions in it included; texts in code
-    that asks for attributes by texts are such, too.
-    """
-    read: dict[bool, dict[str, None]] = {True: {}, False: {}}
-    bytecode, high = code.co_code, 0
-    for operation, low in zip(bytecode[::2], bytecode[1::2], strict=True):
-        argument = high | low
-        high = argument << 8 if operation == dis.EXTENDED_ARG else 0
-        if (load := NAME_LOADS.get(operation)) is not None:
-            is_global, flags = load
-            read[is_global][code.co_names[argument >> flags]] = None
-    globals, attributes = read[True], read[False]
-    by_text = "getattr" in globals or "hasattr" in globals
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            more = names_in_code(constant)
-            globals |= dict.fromkeys(more[0])
-            attributes |= dict.fromkeys(more[1])
-        elif by_text and isinstance(constant, str) and constant.isidentifier():
-            attributes[constant] = None
-    return tuple(globals), tuple(attributes)

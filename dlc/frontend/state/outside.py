@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from dlc.frontend.state.code_names import names_in_code
 from dlc.frontend.state.constants import CONTAINERS, MISSING
 from dlc.frontend.state.dotted import attribute_of
 from dlc.frontend.state.foreign import is_own
-from dlc.frontend.state.names_read import names_in_code
 
 QUIET = frozenset(
     "abc argparse array builtins cmath collections contextlib copy dataclasses enum fractions "
@@ -69,7 +69,7 @@ def domains_of(values: Iterable[Any], attributes: Iterable[str] = ()) -> frozens
         function = value.__func__ if isinstance(value, MethodType) else value
         if isinstance(function, FunctionType):
             if is_own(function.__globals__.get("__name__", "__main__")):  # not of what it wraps
-                globals_, inner = names_in_code(function.__code__)
+                globals_, inner, _ = names_in_code(function.__code__)
                 around = function.__globals__
                 found |= {BUILTIN[n] for n in globals_ if n in BUILTIN and n not in around}
                 read = [around[n] for n in globals_ if n in around]
