@@ -21,9 +21,9 @@ _HELD = (
     "pipeline-k-outer,mark-unroll{{limit=16}}"
 )
 _WARPGROUPS = (
-    "tileify,chunk-matmul-k{{bk={bk} vector=16}},blockify-launch{{block={rows},128 "
+    "tileify,chunk-matmul-k{{bk={bk} vector=16}},blockify-launch{{block={rows},{width} "
     "thread={groups},1{last}}},stage-inputs{{budget=230400{buffers} compute=true points=4,8}},"
-    "register-tile{{extents=64,128 mma=m64n128k16}},double-buffer{{depth=2}},{copies}"
+    "register-tile{{extents=64,{width} mma=m64n{width}k16}},double-buffer{{depth=2}},{copies}"
     "mark-unroll{{limit=8}}"
 )
 _BY_TMA = "tma-copy,split-inner-for-swizzle{{bytes=128}},pipeline-k-outer{{producer=1{}}},"
@@ -107,7 +107,8 @@ def by_warpgroups() -> Iterator[AttentionChoice]:
         shape, masked = (1, 32, keys, 128), keys == 2048
         copies = "split-inner-for-swizzle{bytes=128},async-copy,pipeline-k-outer,"
         schedule = _WARPGROUPS.format(
-            bk=bk, rows=64 * groups, groups=groups, last=" last=2" if keys == 512 else "",
+            bk=bk, rows=64 * groups, width=128, groups=groups,
+            last=" last=2" if keys == 512 else "",
             buffers=" buffers=q,k,v" if masked else "",
             copies=_BY_TMA.format("") if producer else copies,
         )  # fmt: skip
@@ -115,6 +116,18 @@ def by_warpgroups() -> Iterator[AttentionChoice]:
         shapes = (shape, shape, shape, *([(keys, keys)] if masked else []))
         name = f"warpgroups.{keys}.{groups}of{bk}{how}"
         yield AttentionChoice(name, schedule, shapes, causal=keys == 512)
+    for keys, width, groups, bk in (
+        (4096, 128, 2, 128), (4096, 128, 2, 64), (4096, 128, 3, 64), (4096, 64, 2, 128),
+        (512, 128, 2, 128),
+    ):  # fmt: skip
+        shape = 1, 32, keys, width
+        kept = " registers=40" if bk == width == 128 else ""
+        schedule = _WARPGROUPS.format(
+            bk=bk, rows=64 * groups, width=width, groups=groups, buffers="",
+            last=" last=2" if keys == 512 else "", copies=_BY_TMA.format(f"{kept} turns=1"),
+        )  # fmt: skip
+        name = f"warpgroups.{keys}x{width}.{groups}of{bk}.turns"
+        yield AttentionChoice(name, schedule, (shape,) * 3, causal=keys == 512)
     masked = ((1, 32, 2048, 128),) * 3
     yield AttentionChoice("warpgroups.2048.default", "", (*masked, (2048, 2048)))
 

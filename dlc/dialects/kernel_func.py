@@ -56,7 +56,7 @@ from dlc.target import MAX_CLUSTER, MAX_GRID, MAX_THREADS, Feature, Target, targ
 class FuncOp(KernelSignature):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref (zeroed | partial | updates %x)?, …)
-    grid 32 block 256 (cluster 4)? (resident 8)? lockstep? { … }`
+    grid 32 block 256 (cluster 4)? (resident 8)? in_turns? lockstep? { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
@@ -65,7 +65,8 @@ class FuncOp(KernelSignature):
 
     The threads of a block run independently of each other. In `lockstep`, all execute an operation
     before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
-    With `resident`, it has yet to get the loops by which so many blocks do the work of all.
+    With `resident`, it has yet to get the loops by which so many blocks do the work of all, and
+    with `in_turns` the mbarriers by which its warpgroups take turns at products.
 
     In a `cluster` so many blocks that follow each other run at the same time, and read each other's
     shared memory: see `kernel.map_cluster`.
@@ -76,6 +77,7 @@ class FuncOp(KernelSignature):
     block = prop_def(IntegerAttr)
     lockstep = opt_prop_def(UnitAttr)
     resident = opt_prop_def(IntegerAttr)
+    in_turns = opt_prop_def(UnitAttr)
     cluster = opt_prop_def(IntegerAttr)
     traits = traits_def(
         IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), CanonicalizedByDialect()
@@ -200,8 +202,9 @@ class FuncOp(KernelSignature):
         block = parser.parse_integer()
         cluster = parser.parse_integer() if parser.parse_optional_keyword("cluster") else None
         resident = parser.parse_integer() if parser.parse_optional_keyword("resident") else None
+        in_turns = parser.parse_optional_keyword("in_turns") is not None
         lockstep = parser.parse_optional_keyword("lockstep") is not None
-        return _own(grid, block, lockstep, resident, cluster)
+        return _own(grid, block, lockstep, resident, cluster, in_turns=in_turns)
 
     def print_own(self, printer: Printer) -> None:
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
@@ -209,6 +212,8 @@ class FuncOp(KernelSignature):
             printer.print_string(f" cluster {self.cluster_size}")
         if self.resident is not None:
             printer.print_string(f" resident {self.resident.value.data}")
+        if self.in_turns is not None:
+            printer.print_string(" in_turns")
         if self.lockstep is not None:
             printer.print_string(" lockstep")
 
@@ -223,6 +228,8 @@ def _own(
     lockstep: bool,
     resident: int | None = None,
     cluster: int | None = None,
+    *,
+    in_turns: bool = False,
 ) -> Properties:
     """The properties that say how many blocks run, and how the threads of each."""
     return {
@@ -230,6 +237,7 @@ def _own(
         "block": IntegerAttr(block, i64),
         "lockstep": UnitAttr() if lockstep else None,
         "resident": None if resident is None else IntegerAttr(resident, i64),
+        "in_turns": UnitAttr() if in_turns else None,
         "cluster": _cluster(cluster),
     }
 

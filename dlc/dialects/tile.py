@@ -155,14 +155,20 @@ class LaunchOp(ForOpBase):
 
     With `cluster 2`, so many blocks that follow each other run at the same time: those that differ
     along the last block axes alone. Rings that are the same in several of them may say so.
+
+    With `in_turns`, the warpgroups of a block take turns at the products of its loop: one has the
+    last of an iteration and the first of the next, while the others compute of their sums. What a
+    kernel computes is the same.
     """
 
     name = "tile.launch"
     last_first = opt_prop_def(DenseArrayBase.constr(i64))
     resident = opt_prop_def(IntegerAttr.constr(i64))
     cluster = opt_prop_def(IntegerAttr.constr(i64))
+    in_turns = opt_prop_def(UnitAttr)
     assembly_format = (
         "(`last_first` $last_first^)? (`resident` $resident^)? (`cluster` $cluster^)?"
+        " (`in_turns` $in_turns^)?"
         " custom<Over>($extents, $kinds, $body) attr-dict"
     )
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)

@@ -29,11 +29,13 @@ from dlc.simulator import run_module
 from dlc.target import TARGETS
 
 Array = np.ndarray
-THREADS, TMA, PRODUCER = (
+THREADS, TMA, PRODUCER, TURNS = (
     "double-buffer{depth=2},split-inner-for-swizzle{bytes=32},async-copy,pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1},",
+    "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
+    "pipeline-k-outer{producer=1 turns=1},",
 )
 
 
@@ -60,6 +62,10 @@ CASES: dict[str, tuple[Case, str]] = {
     "causal, a producer": (
         attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=PRODUCER),
     ),
+    "causal, in turns": (
+        attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=TURNS),
+    ),
+    "three in turns": (attention(130, 100, 16, 16), schedule(192, groups=3, tail=TURNS)),
     "a window": (attention(70, 70, 16, 16, **WINDOW), schedule(bk=16)),
     "a mask that is added": (with_mask(40, 70), schedule(tail=THREADS)),
     "a mask where it lies": (

@@ -189,6 +189,7 @@ class _Binding:
         resident = self._launch.resident
         if resident is not None and resident.value.data < self.func.grid_size:
             self.func.resident = resident
+        self.func.in_turns = self._launch.in_turns
         block_id = thread_id = Expr()
         if several(self.func.grid_size):
             name = self._sole_name(self._blocks) if dealt_blocks == 1 else None

@@ -12,6 +12,7 @@ from dlc.dialects import kernel, tile
 from dlc.dialects.kernel_op import kernels_in
 from dlc.transforms.kernel.lowering.accumulation import ReduceNest, lower_reduce
 from dlc.transforms.kernel.lowering.combines import lower_combine
+from dlc.transforms.kernel.lowering.product_turns import take_turns
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering
 from dlc.transforms.kernel.lowering.rising import read_so_far
 from dlc.transforms.kernel.lowering.scan_lowering import lower_scan
@@ -31,7 +32,8 @@ class LowerReducesPass(ModulePass):
     straight into another of the same monoid folds into the accumulators of that one. A product is
     added unrounded, by `math.fma`. Threads of a warp exchange what they combine by shuffles, warps
     through shared memory. Where the largest exponent of a reduce only rises, what it has so far is
-    multiplied before the sums of warps are added, in place.
+    multiplied before the sums of warps are added, in place. Warpgroups that multiply in turns get
+    the mbarriers by which they do.
 
     *Legal always*: the threads of a block run in lockstep, so that scratch is read after all wrote.
     *Why*: what is folded where, and in which order, is settled before anything is unrolled.
@@ -89,3 +91,4 @@ def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
             read_so_far(to, op, around[op].totals)
         else:
             lower_combine(to, op)
+    take_turns(to)

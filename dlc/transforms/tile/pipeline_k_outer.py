@@ -75,6 +75,12 @@ class PipelineKOuterPass(SchedulingPass):
     With `resident=1` beside it, there are no more blocks than one for each SM (with 2, two), which
     work through those that there would be, in their order: while the ones that compute store a
     tile's results, the producer requests the first chunks of the next.
+
+    With `turns=1` beside it, the warpgroups that compute take turns at the tensor cores (`launch
+    in_turns`), where an iteration multiplies, computes of the sums and multiplies again, as that of
+    attention does: one has them for its last products and the first of its next iteration while
+    another computes. Warpgroups that are left to themselves may all multiply at once, and then all
+    compute. That takes two of them at least.
     """
 
     name = "pipeline-k-outer"
@@ -91,11 +97,15 @@ class PipelineKOuterPass(SchedulingPass):
     resident: int = 0
     """Blocks for each SM, of which each does the work of several; 0 for all that there are."""
 
+    turns: int = 0
+    """1 if warpgroups take turns at the products of an iteration."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
         "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
         "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
         "registers": Domain((0, KEPT), least=0, narrowed=lambda s: _kept(s)),
         "resident": Domain((0, 1, 2), least=0, narrowed=lambda s: _residents(s)),
+        "turns": Domain((0, 1), least=0, most=1, narrowed=lambda s: _turns(s)),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -122,9 +132,11 @@ class PipelineKOuterPass(SchedulingPass):
         if self.producer and not unable:
             return self._give_producer(kernel, list(loops), list(rings), target_of(module))
         if self.registers and not self.producer:
-            raise OptionError("registers", "no producer keeps registers", "take producer=1")
+            raise OptionError("registers", "no producer keeps registers", _A_PRODUCER)
         if self.resident and not self.producer:
-            raise OptionError("resident", "no producer requests what comes next", "take producer=1")
+            raise OptionError("resident", "no producer requests what comes next", _A_PRODUCER)
+        if self.turns and not self.producer:
+            raise OptionError("turns", "threads of all warpgroups meet for copies", _A_PRODUCER)
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
@@ -149,6 +161,8 @@ class PipelineKOuterPass(SchedulingPass):
         self._check_producer(launch, target)
         if self.resident and (obstacle := _no_turns(launch, loops)):
             raise OptionError("resident", obstacle)
+        if self.turns and (obstacle := _no_alternation(launch, loops)):
+            raise OptionError("turns", obstacle)
         for ring in rings:
             ring.attributes[PRODUCER] = UnitAttr()
             if self.registers:
@@ -156,6 +170,9 @@ class PipelineKOuterPass(SchedulingPass):
         kept = f", and keeps {self.registers} registers a thread" if self.registers else ""
         how = "as soon as slots are free"
         made = f"chunks are requested by a warpgroup of their own, {how}{kept}"
+        if self.turns:
+            launch.in_turns = UnitAttr()
+            made += "; warpgroups multiply in turns"
         return made + self._make_resident(launch, target)
 
     def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
@@ -262,6 +279,24 @@ def _no_turns(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
     return ""
 
 
+def _no_alternation(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
+    """The reason why warpgroups of a block cannot take turns at products, if any."""
+    if _threads(launch) < 2 * WARPGROUP:
+        return "a block has one warpgroup that computes"
+    products = [sum(map(_is_by_warpgroup, loop.walk())) for loop in loops]
+    if len(loops) != 1 or products[0] < 2:
+        return "no iteration multiplies, computes of the sums and multiplies again"
+    return ""
+
+
+def _turns(s: Situation) -> tuple[int, ...]:
+    """Whether warpgroups take turns: worth a try where they can."""
+    launch = s.kernel.launch
+    loops = [o for o in launch.body.block.ops if _is_loop(o)]
+    alone = not s.given.get("producer") or s.given.get("resident")
+    return (0,) if alone or _no_alternation(launch, loops) else (0, 1)
+
+
 def _blocks(launch: tile.LaunchOp) -> int:
     return prod(launch.extent(a) for a in launch.axes_of(BLOCK))
 
@@ -298,6 +333,7 @@ def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
     return lanes_of(threads, across).count == count_of(across)
 
 
+_A_PRODUCER = "take producer=1"
 _TOGETHER = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.CombineOp | tile.ScanOp
 
 

@@ -1,5 +1,7 @@
 // RUN: dlc-opt %s -p tileify,chunk-matmul-k,blockify-launch,stage-inputs,register-tile,double-buffer,tma-copy,split-inner-for-swizzle,pipeline-k-outer | filecheck %s
 // RUN: dlc-opt %s -p tileify,chunk-matmul-k,blockify-launch,stage-inputs,register-tile,double-buffer,tma-copy,split-inner-for-swizzle,pipeline-k-outer,bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers | filecheck %s --check-prefix=KERNEL
+// RUN: sed s/producer=1/"producer=1 turns=1"/ %s | dlc-opt -p tileify,chunk-matmul-k,blockify-launch,stage-inputs,register-tile,double-buffer,tma-copy,split-inner-for-swizzle,pipeline-k-outer,bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers | filecheck %s --check-prefix=ALTERNATE
+// RUN: sed -e s/producer=1/"producer=1 turns=1"/ -e "s/block=128,64 thread=2/block=64,64 thread=1/" %s | not dlc-opt -p tileify,chunk-matmul-k,blockify-launch,stage-inputs,register-tile,double-buffer,tma-copy,split-inner-for-swizzle,pipeline-k-outer 2>&1 | filecheck %s --check-prefix=ALONE
 // RUN: sed s/producer=1/"producer=1 resident=1"/ %s | not dlc-opt -p tileify,chunk-matmul-k,blockify-launch,stage-inputs,register-tile,double-buffer,tma-copy,split-inner-for-swizzle,pipeline-k-outer 2>&1 | filecheck %s --check-prefix=TURNS
 
 // Attention of bf16 by warpgroups: scores are sums of products of as many columns as there are keys.
@@ -35,6 +37,26 @@
 // KERNEL: kernel.wgmma_commit
 // KERNEL-NEXT: kernel.wgmma_wait 0, %out, %power_part
 // KERNEL: kernel.mbarrier_arrive %empty
+
+// Warpgroups take turns: the second waits for the first one's products of scores to be requested.
+// ALTERNATE: %turn = kernel.alloc_mbarriers 2
+// ALTERNATE: kernel.mbarrier_init %turn[%of], 4
+// ALTERNATE: kernel.fence_mbarrier_init
+// ALTERNATE: kernel.mbarrier_wait %turn[(%tid floordiv 128) mod 2], parity (((%tid floordiv 128) mod 2 + 1) floordiv 2 + 1) mod 2
+// ALTERNATE: scf.for %ko
+// ALTERNATE: kernel.wgmma_commit
+// ALTERNATE-NEXT: kernel.sync_warp
+// ALTERNATE-NEXT: kernel.test where (%tid mod 32 < 1)
+// ALTERNATE-NEXT: scf.if
+// ALTERNATE-NEXT: kernel.mbarrier_arrive %turn[((%tid floordiv 128) mod 2 + 1) mod 2]
+// ALTERNATE: kernel.wgmma_wait 0, %dot
+// ALTERNATE: kernel.mbarrier_wait %turn[(%tid floordiv 128) mod 2], parity (%ko + ((%tid floordiv 128) mod 2 + 1) floordiv 2) mod 2
+// ALTERNATE-NEXT: kernel.wgmma_fence %out, %power_part
+// ALTERNATE: kernel.mbarrier_arrive %empty
+// ALTERNATE: kernel.mbarrier_arrive %turn
+// ALTERNATE: kernel.store {{.*}}, %o
+
+// ALONE: pipeline-k-outer: a block has one warpgroup that computes
 
 // TURNS: pipeline-k-outer: all threads copy a slab before its loop, the producer's, too
 %q = "test.op"() : () -> tensor<128x64xbf16>
