@@ -16,6 +16,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from dlc.frontend.aten import equal_lengths
 from dlc.frontend.aten.copied import deepcopied
 from dlc.frontend.aten.failed_operations import forget_failed
 from dlc.frontend.aten.numbers_of_data import value_needed, with_tensors
@@ -44,6 +45,7 @@ WRITTEN_ANEW: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.Tensor.__getitem__: get_item,
     torch.Tensor.__setitem__: set_item,
     torch.Tensor.__deepcopy__: deepcopied,
+    F.scaled_dot_product_attention: equal_lengths.attention,
 }
 
 
