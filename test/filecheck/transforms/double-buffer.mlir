@@ -2,10 +2,10 @@
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: dlc-opt %s -p 'double-buffer{depth=2}' | filecheck %s --check-prefix=TWO
 // RUN: not dlc-opt %s -p 'double-buffer{depth=1}' 2>&1 | filecheck %s --check-prefix=LOW
-// RUN: not dlc-opt %s -p 'double-buffer{depth=5}' 2>&1 | filecheck %s --check-prefix=HIGH
+// RUN: not dlc-opt %s -p 'double-buffer{depth=17}' 2>&1 | filecheck %s --check-prefix=HIGH
 // RUN: sed 's/{depth=4}//' %s | not dlc-opt -p double-buffer 2>&1 | filecheck %s --check-prefix=BARE
-// LOW: <pipeline>:1:15: error: double-buffer: depth must be 2 to 4, not 1
-// HIGH: error: double-buffer: depth must be 2 to 4, not 5
+// LOW: <pipeline>:1:15: error: double-buffer: depth must be 2 to 16, not 1
+// HIGH: error: double-buffer: depth must be 2 to 16, not 17
 // BARE: error: schedule of mm: double-buffer: option 'depth' is missing
 
 // All rings of a loop are filled and acquired at its start, each is released after its last use.

@@ -15,12 +15,11 @@ def _mbarrier_wait(name: str, summary: str, scope: str) -> Function:
         name,
         f"{summary} (PTX ISA: mbarrier.try_wait).",
         ", unsigned parity",
-        "unsigned done = 0;\n"
-        "while (!done)\n"
-        '  asm volatile("{ .reg .pred p;"\n'
-        f'               "mbarrier.try_wait.parity{scope}.shared::cta.b64 p, [%1], %2;"\n'
-        '               "selp.u32 %0, 1, 0, p; }"\n'
-        '               : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");',
+        # the loop in one text: ptxas serializes products in flight around a loop of C
+        'asm volatile("{ .reg .pred p; again: "\n'
+        f'             "mbarrier.try_wait.parity{scope}.shared::cta.b64 p, [%0], %1; "\n'
+        '             "@!p bra again; }"\n'
+        '             :: "r"(shared_address(barrier)), "r"(parity) : "memory");',
         "dlc_mbarrier_wait(barrier, parity);",
         90,
     )

@@ -272,8 +272,8 @@ class _KernelPrinter(Accesses):
         first, end = self.text[op.lb], self.text[op.ub]
         step = constant_of(op.step)
         by = "++{}" if step == 1 else f"{{}} += {self.text[op.step]}"
-        if "unroll" in op.attributes:
-            self.line("#pragma unroll")
+        if (unrolled := _unrolled(op)) is not None:
+            self.line(f"#pragma unroll{unrolled}")
         self.names.open()
         name = self.name(index, "i")
         type = counter_type(op)
@@ -471,3 +471,17 @@ class _KernelPrinter(Accesses):
                 pass
         self.helpers.add(helper)
         self.line(f"{call(helper, *arguments)};")
+
+
+def _unrolled(op: scf.ForOp) -> str | None:
+    """
+    How often a loop's body is to be written, all of it if empty; None where that is left to nvcc. A
+    loop that waits for mbarriers is kept. With products in flight it is written twice: else ptxas
+    has them wait for each other ("serialized", by nvcc 13.0).
+    """
+    if "unroll" in op.attributes:
+        return ""
+    own = list(op.body.block.ops)
+    if any(isinstance(o, kernel.WgmmaWaitOp) and o.pending.value.data for o in own):
+        return " 2"
+    return " 1" if any(isinstance(o, kernel.MbarrierWaitOp) for o in own) else None
