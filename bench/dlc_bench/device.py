@@ -50,8 +50,9 @@ class Rates:
         from_memory = work.read * (1 - held)
         if not cold:
             from_memory = max(0.0, work.bytes - self.cache_bytes)
+        needed = replace(work, flops=work.flops - work.avoidable)
         return max(
-            self.operations(work),
+            self.operations(needed),
             from_memory / self.bandwidth,
             work.bytes / self.cache_bandwidth,
         )

@@ -30,6 +30,15 @@ _PARTIAL = frozenset({
     "diagonal", "unfold", "masked_select",
 })  # fmt: skip
 """Operations that may leave elements of an operand unread."""
+_SUMS = frozenset({
+    "sum", "mean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+})  # fmt: skip
+_LINEAR = frozenset({
+    "add", "sub", "mul", "div", "neg", "rsub", "batch_norm", "view", "reshape", "permute",
+    "transpose", "squeeze", "unsqueeze", "flatten", "contiguous", "clone",
+})  # fmt: skip
+"""Operations of whose results a sum may be one of their operands."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class Work:
     written: float
     on_tensor_cores: bool = False
     """Whether tensor cores may do the operations."""
+    avoidable: float = 0.0
+    """Those of the operations that need not be done: of products that are only summed."""
 
     @property
     def bytes(self) -> float:
@@ -65,7 +76,8 @@ def work_of(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Work:
     written = sum(_bytes(v.type) for v in made)
     flops = product_flops(module)
     if flops:
-        return Work(float(flops), float(read), float(written), _may_take_tensor_cores(module))
+        fast, avoidable = _may_take_tensor_cores(module), _avoidable_flops(module)
+        return Work(float(flops), float(read), float(written), fast, avoidable)
     pairs = zip(block.args, arguments, strict=True)
     elements = sum(tensor.numel() for value, tensor in pairs if _is_read_whole(value))
     flops = elements + sum(prod(_shape(v.type)) for v in made)
@@ -83,6 +95,21 @@ def _may_take_tensor_cores(module: ModuleOp) -> bool:
 def product_flops(module: ModuleOp) -> float:
     """Operations of the products of a module in Torch IR."""
     return sum(_flops(op) for op in main_of(module).body.block.ops if isinstance(op, AtenOp))
+
+
+def _avoidable_flops(module: ModuleOp) -> float:
+    """Operations of products whose results are only summed: their operands may be summed first."""
+    ops = (op for op in main_of(module).body.block.ops if isinstance(op, AtenOp))
+    return sum(flops for op in ops if (flops := _flops(op)) and _is_only_summed(op))
+
+
+def _is_only_summed(op: AtenOp) -> bool:
+    uses = [use.operation for result in op.results for use in result.uses]
+    return bool(uses) and all(
+        isinstance(use, AtenOp)
+        and (_base(use) in _SUMS or (_base(use) in _LINEAR and _is_only_summed(use)))
+        for use in uses
+    )
 
 
 def compulsory_bytes(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> float:

@@ -70,6 +70,19 @@ def test_work(text: str, flops: float, read: float, written: float) -> None:
     assert found.flops == flops
 
 
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("F.avg_pool2d(nn.Conv2d(3, 4, 3)(torch.randn(1, 3, 10, 10)) * 2, 2)", 0),
+        ("F.avg_pool2d(nn.Conv2d(3, 4, 3)(torch.randn(1, 3, 10, 10)).relu(), 2)", 1),
+        ("y = torch.randn(8, 16) @ torch.randn(16, 4); y.sum() + y.max()", 1),
+    ],
+)
+def test_no_floor_has_operations_that_sums_save(text: str, share: int) -> None:
+    found = work(text)
+    assert found.flops - found.avoidable == share * found.flops
+
+
 def test_what_a_causal_mask_leaves() -> None:
     q = "q = torch.randn(1, 2, 5, 8); F.scaled_dot_product_attention(q, q, q, is_causal={})"
     assert work(q.format(True)).flops == 2 * 2 * 15 * 16
@@ -84,6 +97,7 @@ def test_floors() -> None:
     assert rates.floor(Work(100, 30, 20), cold=False) == 1  # all of it may be there
     assert rates.floor(Work(100, 80, 20), cold=False) == 5  # what does not fit
     assert rates.floor(Work(0, 30, 20), cold=False) == 0.05
+    assert rates.floor(Work(100, 30, 20, avoidable=100), cold=False) == 0.05
 
 
 def test_what_lies_in_one_place_may_stay_in_the_cache() -> None:
