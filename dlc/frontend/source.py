@@ -35,8 +35,8 @@ PASSED_THROUGH = tuple(
     for name in ("unchecked", "subscripts", "numbers_of_data", "copied", "optimizer_steps")
 )
 """They stand between a program and the functions that it calls, or what stands in for these."""
-AROUND = ATEN + "failed_operations.py"
-"""Stands between a tracer and the modules of a program."""
+AROUND = (ATEN + "failed_operations.py", os.path.join(HERE, "scripts", "script_trials.py"))
+"""They stand between a tracer and the modules of a program, or watch what these call."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
 ON_DATA = (
@@ -198,7 +198,7 @@ def _inside_program(files: Sequence[str]) -> list[int]:
     """The frames below this package's own, of the user's code and of the modules of torch.nn."""
     passed = [file in PASSED_THROUGH for file in files]
     entered = passed.index(True) if True in passed else len(files)  # what follows stands in
-    own = [i for i in range(entered) if files[i].startswith(HERE) and files[i] != AROUND]
+    own = [i for i in range(entered) if files[i].startswith(HERE) and files[i] not in AROUND]
     return [
         i
         for i in range(own[-1] + 1 if own else 0, len(files))

@@ -312,6 +312,14 @@ def test_what_the_last_print_computes_is_the_result(printed: str) -> None:
     assert args[-1].shape == (3,)
 
 
+def test_numbers_that_the_last_print_tells_are_results() -> None:
+    """Of variables alone: what is computed for a user's eyes is none, nor is a shape."""
+    text = "x = torch.randn(3)\na = x.sum()\nb = x.max()\n"
+    printed = "print(f'{a:.2f} {b.item()}', x.mean().item(), x.shape)"
+    module, args = capture_text(text + printed)
+    assert torch.equal(torch.stack(module(*args)), torch.stack([args[0].sum(), args[0].max()]))
+
+
 def test_what_a_function_looks_at_does_not_change() -> None:
     text = "x = torch.randn(4)\ny = x * 2\ndef f(z):\n    return z + x\nx.add_(1)\nr = f(y)"
     with pytest.raises(ImportFailure, match=r"5:1: .* x, at which a function of the script looks"):
@@ -476,6 +484,15 @@ def test_what_a_program_asks_of_values_is_refused() -> None:
             "of general matrices there are no eigenvalues",
         ),
         ("torch.ones(3, 4).long() @ torch.randn(4, 2)", "matmul.default is given: .*[fF]loat"),
+        (
+            "torch.manual_seed(0)\nm = nn.Sequential(nn.Linear(3, 2))\ndef run(x):\n"
+            "    y = m(x)\n    return m(y)\nwith torch.no_grad():\n    run(torch.randn(2, 3))",
+            ":5:12: error: torch.export cannot trace the program: RuntimeError: a and b must have",
+        ),
+        (
+            "x = torch.randn(3)\ny = x + 1\nz = torch.nn.functional.soft_max(y, 0)\nz + 1",
+            "has no attribute 'soft_max'\nz = .*\n *\\^\nhint: did you mean",
+        ),
     ],
 )
 def test_wrong_scripts(text: str, sentence: str, capfd: pytest.CaptureFixture[str]) -> None:

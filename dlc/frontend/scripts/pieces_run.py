@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -92,7 +93,8 @@ class PiecesRun(ProgramValues):
             place = place_of_error(self.filename, error)
             if place is not None and (name := self._kept_in(node)) is not None:
                 raise StateChanged(((), f".{name}"), EARLY, place) from error
-            if not isinstance(error, TypeError):
+            of_a_module = isinstance(getattr(error, "obj", None), ModuleType)
+            if not isinstance(error, TypeError) and not of_a_module:
                 with_hint(error, EARLY)
             raise
 

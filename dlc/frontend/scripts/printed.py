@@ -51,6 +51,21 @@ def described(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
+def variables_told(node: ast.expr) -> Iterator[ast.Name]:
+    """The variables whose elements a printed expression tells: `x`, `y` in `f"{x} {y.item()}"`."""
+    match node:
+        case ast.Name():
+            yield node
+        case (
+            ast.Call(func=ast.Attribute(value=value, attr="item" | "tolist" | "numpy"), args=[])
+            | ast.Call(func=ast.Name(id="float" | "int" | "str"), args=[value])
+        ):
+            yield from variables_told(value)
+        case _:
+            for value in _told(node) or ():
+                yield from variables_told(value)
+
+
 def _told(node: ast.expr) -> list[ast.expr] | None:
     """What goes into a text: `x`, `y` in `f"{x} {y}"`, `"%s %s" % (x, y)`, `"{} {}".format(…)`."""
     match node:

@@ -22,7 +22,7 @@ from dlc.frontend.scripts.caught import READ, WARNED, catches, is_caught, is_log
 from dlc.frontend.scripts.left_out import acting_if_shown
 from dlc.frontend.scripts.lift import Lifter
 from dlc.frontend.scripts.parts import names_in, place_at
-from dlc.frontend.scripts.printed import described, looks
+from dlc.frontend.scripts.printed import described, looks, variables_told
 from dlc.frontend.scripts.program_text import ProgramText
 from dlc.frontend.scripts.program_variables import ProgramVariables
 from dlc.frontend.scripts.quiet_traces import LOGGED
@@ -223,7 +223,19 @@ class Outputs:
         """What the program computes of what is printed at its end."""
         if self.program.result is None:
             return [e for p in printed for e in described(p) if self._adds(e)]
-        return [e for e in printed if not self._is_look(e) and self._adds(e)]
+        found = [e for e in printed if not self._is_look(e) and self._adds(e)]
+        return found or self._told(printed)
+
+    def _told(self, printed: Sequence[ast.expr]) -> list[ast.expr]:
+        """
+        The program's variables of which the end tells the elements, where what it computed last is
+        one of several; else nothing.
+        """
+        own = self.lifter.computed - self.program.looked
+        told = {v.id: v for p in printed for v in variables_told(p) if v.id in own}
+        last = self.program.result
+        several = isinstance(last, ast.Name) and last.id in told and len(told) > 1
+        return [*told.values()] if several else []
 
     def _is_look(self, value: ast.expr) -> bool:
         """True for what is printed for a user's eyes alone, beside the results that there are."""

@@ -23,6 +23,7 @@ _REASONS = {
     "_?linalg_(eig|eigvals)": "of general matrices there are no eigenvalues; eigh takes symmetric",
     r"\w+_backward": "derivatives are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
+    "bincount": "the shape depends on data; torch.zeros(n).index_add(0, x, weights) has n elements",
     "sym_storage_offset": "it depends on how a tensor lies in memory",
     r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
 }
