@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from attention_choices import attention_choices
 from halves import LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
+from token_choices import token_choices
 from warpgroup_choices import TILINGS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
@@ -261,6 +262,8 @@ def choices() -> Iterator[Program]:
         made = of_function(choice.attend, *choice.shapes, dtype=choice.dtype)
         schedules = {"scaled_dot_product_attention": choice.schedule} if choice.schedule else {}
         yield Program(f"choices/{choice.name}", made, {"schedules": schedules})
+    for token in token_choices():
+        yield Program(f"choices/{token.name}", token.make, {"schedules": token.schedules})
     yield from warpgroup_tiles()
     for block, thread, points, strip in (
         ("128,256", "16,16", "8,16", 8), ("256,128", "16,16", "16,8", 8),

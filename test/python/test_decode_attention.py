@@ -106,6 +106,36 @@ def test_few_rows_share_the_keys(rows: int, keys: int, *, is_split: bool) -> Non
         torch.testing.assert_close(in_one(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 
 
+BY_WARPS = (
+    "tileify,chunk-matmul-k{{bk=64 vector=16}},{}blockify-launch{{block=16,64 thread=1,1}},"
+    "stage-inputs{{budget=40000 compute=true points=4,8}},register-tile{{extents=16,64 "
+    "mma=m16n8k16}},double-buffer{{depth=2}},async-copy,pad-smem,pipeline-k-outer,"
+    "mark-unroll{{limit=4}}"
+)
+
+
+@pytest.mark.parametrize("ending", [f'then="{THEN}"', "combine=last"])
+def test_warps_fold_parts_of_keys_that_end_at_a_length(ending: str) -> None:
+    """Of rows with one key, with some and with all: parts have no key, or end within a chunk."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, last: Tensor) -> Tensor:
+        held = torch.arange(k.shape[2]) <= last[:, None]
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=held[:, None, None], enable_gqa=True
+        )
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = (3, 16, 1, 64), (3, 2, 333, 64), (3, 2, 333, 64)
+    halves = [torch.randn(shape, generator=generator).bfloat16() for shape in shapes]
+    last = torch.tensor([0, 332, 130])
+    split = f"split-matmul-k{{splits=3 deal=turns {ending}}},"
+    schedules = {"le_scaled_dot_product_attention": BY_WARPS.format(split)}
+    compiled = dlc.compile(attend, (*halves, last), "sm_90", "host", schedules=schedules)
+    exact = attend(*(x.double() for x in halves), last)
+    torch.testing.assert_close(compiled(*halves, last).double(), exact, rtol=2**-8, atol=2e-3)
+    assert len(compiled.kernels) == 1 + ("then" in ending)
+
+
 def test_keys_that_the_mask_skips_are_not_split() -> None:
     inputs = tuple(torch.empty((1, 4, 256, 64), device="meta") for _ in range(3))
     compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
