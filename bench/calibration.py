@@ -200,6 +200,7 @@ def attention_tiling_of(
     from dlc.schedule.cascade_tiles import CascadeCandidate
     from dlc.schedule.held_cascade import HeldCascade
     from dlc.schedule.warp_cascade import WarpCascade
+    from dlc.schedule.warpgroup_cascade import WarpgroupCascade
 
     found = {key: value for key, value in re.findall(r"(\w+)=([\w,]+)", schedule)}
     if "block" not in found or "chunk-matmul-k" not in schedule:
@@ -216,8 +217,9 @@ def attention_tiling_of(
     thread = block[0] // threads[0], block[1] // threads[1]
     rings = re.search(r"double-buffer\{depth=(\d+)", schedule)
     waves = int(found.get("waves", 1)) if "last=" in schedule else 0
-    by_threads = HeldCascade if "held" in found else CascadeCandidate
-    made = WarpCascade if "mma" in found else by_threads
+    made = HeldCascade if "held" in found else CascadeCandidate
+    if mma := found.get("mma", ""):
+        made = WarpgroupCascade if mma.startswith("m64") else WarpCascade
     splits, ending = int(found.get("splits", 1)), found.get("combine", "workspace")
     depth = int(rings[1]) if rings else 1
     parts = splits, ending, waves, depth
