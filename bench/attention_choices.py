@@ -18,7 +18,7 @@ _HELD = (
     "tileify,chunk-matmul-k{{bk={bk} vector=4}},blockify-launch{{block={block} thread={thread} "
     "last=2 waves={waves} lanes=2}},stage-inputs{{budget=200000 compute=true points={points}}},"
     "register-tile{{extents={extents}{held}}},{strips}double-buffer{{depth=2}},async-copy,pad-smem,"
-    "pipeline-k-outer,mark-unroll{{limit=16}}"
+    "pipeline-k-outer,mark-unroll{{limit={limit}}}"
 )
 _WARPGROUPS = (
     "tileify,chunk-matmul-k{{bk={bk} vector=16}},blockify-launch{{block={rows},{width} "
@@ -59,6 +59,7 @@ def attention_choices() -> Iterator[AttentionChoice]:
     yield from by_warps()
     yield from by_threads()
     yield from by_warpgroups()
+    yield from in_turns()
     yield from of_one_row()
 
 
@@ -78,7 +79,7 @@ def by_warps() -> Iterator[AttentionChoice]:
 
 
 def by_threads() -> Iterator[AttentionChoice]:
-    """512 causal keys of f32."""
+    """512 causal keys of f32; loops of 16 and more iterations are written out, or kept."""
     for width, name, block, thread, points, extents, held in (
         (64, "64x64.of.4x4", "64,64", "16,16", "4,4", "4,4", " held=true"),
         (64, "64x64.of.4x8", "64,64", "16,8", "4,8", "4,8", " held=true strip=4"),
@@ -87,10 +88,16 @@ def by_threads() -> Iterator[AttentionChoice]:
         (128, "64x128.of.8x8", "64,128", "8,16", "8,4", "8,8", " held=true strip=4"),
         (128, "64x128.of.4x8.slabs", "64,128", "16,16", "4,4", "4,8", ""),
         (128, "32x128.of.4x8", "32,128", "8,16", "4,4", "4,8", " held=true strip=4"),
+        (64, "32x64.of.4x4.kept", "32,64", "8,16", "4,4", "4,4", " held=true"),
+        (64, "64x64.of.4x4.kept", "64,64", "16,16", "4,4", "4,4", " held=true"),
+        (64, "64x64.of.4x8.kept", "64,64", "16,8", "4,8", "4,8", " held=true strip=4"),
+        (128, "64x128.of.8x8.kept", "64,128", "8,16", "8,4", "8,8", " held=true strip=4"),
+        (128, "64x128.of.4x8.kept", "64,128", "16,16", "4,4", "4,8", " held=true strip=4"),
     ):  # fmt: skip
         schedule = _HELD.format(
-            bk=32 if block == "32,128" else 64, block=block, thread=thread, points=points,
-            extents=extents, held=held, waves=128 // width,
+            limit=8 if name.endswith("kept") else 16, bk=32 if block == "32,128" else 64,
+            block=block, thread=thread, points=points, extents=extents, held=held,
+            waves=128 // width,
             strips="" if held else "permute-register-tile,",
         )  # fmt: skip
         shape = (1, 32, 512, width)
@@ -116,20 +123,25 @@ def by_warpgroups() -> Iterator[AttentionChoice]:
         shapes = (shape, shape, shape, *([(keys, keys)] if masked else []))
         name = f"warpgroups.{keys}.{groups}of{bk}{how}"
         yield AttentionChoice(name, schedule, shapes, causal=keys == 512)
-    for keys, width, groups, bk in (
-        (4096, 128, 2, 128), (4096, 128, 2, 64), (4096, 128, 3, 64), (4096, 64, 2, 128),
-        (512, 128, 2, 128),
+    masked = ((1, 32, 2048, 128),) * 3
+    yield AttentionChoice("warpgroups.2048.default", "", (*masked, (2048, 2048)))
+
+
+def in_turns() -> Iterator[AttentionChoice]:
+    """Warpgroups that take turns at the tensor cores."""
+    for keys, width, groups, bk, causal in (
+        (4096, 128, 2, 128, False), (4096, 128, 2, 64, False), (4096, 128, 3, 64, False),
+        (4096, 64, 2, 128, False), (512, 128, 2, 128, True), (4096, 128, 2, 128, True),
+        (4096, 64, 3, 64, False), (512, 64, 2, 64, True),
     ):  # fmt: skip
         shape = 1, 32, keys, width
         kept = " registers=40" if bk == width == 128 else ""
         schedule = _WARPGROUPS.format(
             bk=bk, rows=64 * groups, width=width, groups=groups, buffers="",
-            last=" last=2" if keys == 512 else "", copies=_BY_TMA.format(f"{kept} turns=1"),
+            last=" last=2" if causal else "", copies=_BY_TMA.format(f"{kept} turns=1"),
         )  # fmt: skip
-        name = f"warpgroups.{keys}x{width}.{groups}of{bk}.turns"
-        yield AttentionChoice(name, schedule, (shape,) * 3, causal=keys == 512)
-    masked = ((1, 32, 2048, 128),) * 3
-    yield AttentionChoice("warpgroups.2048.default", "", (*masked, (2048, 2048)))
+        name = f"turns.{keys}x{width}.{groups}of{bk}.{'causal' if causal else 'full'}"
+        yield AttentionChoice(name, schedule, (shape,) * 3, causal=causal)
 
 
 def of_one_row() -> Iterator[AttentionChoice]:

@@ -29,6 +29,9 @@ from dlc.schedule.warp_cascade import warp_tiles
 from dlc.schedule.warpgroup_cascade import warpgroup_cascades
 from dlc.target import Target
 
+FEW, MANY = 4, 7
+"""Blocks for each SM after which keys are not split further; of one row, which hide little."""
+
 
 @lru_cache(maxsize=256)
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
@@ -107,5 +110,6 @@ def _parts(tile: CascadeCandidate) -> list[int]:
         return [1]
     most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
     fewer = [n for n in SPLITS if n == 1 or n <= most]
-    enough = (n for n, parts in enumerate(fewer, 1) if tile.blocks * parts > 4 * tile.target.sms)
+    most_blocks = tile.target.sms * (MANY if tile.block[0] == 1 else FEW)
+    enough = (n for n, parts in enumerate(fewer, 1) if tile.blocks * parts > most_blocks)
     return fewer[: next(enough, None)]

@@ -23,6 +23,8 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     registers = ",".join(str(n) for n in held if n > 1) or "1"
     lanes = f" lanes={best.lanes}" if best.lanes > 1 else ""
     (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
+    if best.block[0] == 1:  # what a score of the only row is computed of is as long as a key
+        budget += best.problem.key_bytes
     staged = f" buffers={','.join(tiled.shared)}" if best.once_bytes or tiled.others else ""
     steps = [
         "tileify",
