@@ -183,16 +183,22 @@ class BlockTile:
         The rows of a block along their axis and along the one beside it, and its columns, so that
         the fewest lie beyond; at least as many along an axis as are read from memory at once.
         """
-        p, block, least = self.problem, self.block, self.least_along
+        p, block = self.problem, self.block
         held = [n if side == self.lone else 1 for side, n in enumerate(self.thread)]
-        along_rows = spread_over(block[0], p.rows, p.beside[0], least[0], held[0])
-        return along_rows, spread_over(block[1], p.columns, p.beside[1], least[1], held[1])
+        rows, columns = zip(self.least_along, held, self.unit_along, strict=True)
+        along_rows = spread_over(block[0], p.rows, p.beside[0], *rows)
+        return along_rows, spread_over(block[1], p.columns, p.beside[1], *columns)
 
     @property
     def least_along(self) -> tuple[int, int]:
         """The least of a block's rows along their axis, and of its columns: what is fetched from
         memory at once."""
         return grain.SECTOR, grain.SECTOR
+
+    @property
+    def unit_along(self) -> tuple[int, int]:
+        """What a block's rows along their axis, and its columns, are multiples of."""
+        return 1, 1
 
     @property
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:

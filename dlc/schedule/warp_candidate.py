@@ -67,6 +67,10 @@ class WarpCandidate(Candidate):
 
     @property
     def least_along(self) -> tuple[int, int]:
+        return self.thread
+
+    @property
+    def unit_along(self) -> tuple[int, int]:
         """A warp's rows are along one axis, and its columns."""
         return self.thread
 

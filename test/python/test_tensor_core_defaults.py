@@ -157,6 +157,16 @@ def test_a_default_can_be_obeyed(name: str, chip: str, type: torch.dtype) -> Non
     assert verdict.ok, str(verdict)
 
 
+@pytest.mark.parametrize("shape", [(2, 8, 32, 32), (2, 7, 32, 40), (5, 24, 64, 24)])
+def test_small_batches_have_whole_rows_of_warps(shape: tuple[int, ...]) -> None:
+    """Rows of several matrices in a block: of each as many as whole warps have."""
+    batch, rows, k, columns = shape
+    x, w = torch.randn(batch, rows, k).bfloat16(), torch.randn(columns, k).bfloat16()
+    for chip in ("sm_80", "sm_90", "sm_100", "sm_120"):
+        for f in (F.linear, lambda x, w: F.linear(x.transpose(0, 1), w)):
+            dlc.compile(f, (x, w), chip, "host").variants[0].module("tile").verify()
+
+
 @pytest.mark.parametrize("type", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("shape", [(1, 1024, 1024, 16), (2, 1024, 1024, 16), (1, 128, 512, 8),
