@@ -263,7 +263,7 @@ def choices() -> Iterator[Program]:
         schedules = {"scaled_dot_product_attention": choice.schedule} if choice.schedule else {}
         yield Program(f"choices/{choice.name}", made, {"schedules": schedules})
     for token in token_choices():
-        yield Program(f"choices/{token.name}", token.make, {"schedules": token.schedules})
+        yield Program(f"choices/{token.name}", token.make, dict(token.options))
     yield from warpgroup_tiles()
     for block, thread, points, strip in (
         ("128,256", "16,16", "8,16", 8), ("256,128", "16,16", "16,8", 8),

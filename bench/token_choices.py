@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from dlc.target import get_target
 HEADS, GROUPS, WIDTH, KEYS = 32, 4, 64, 2048
 """Heads of queries and of keys, and their elements, as of TinyLlama, and what a cache holds."""
 ATTENTION, PRODUCT = "le_scaled_dot_product_attention", "linear"
+GATED = "rms_norm_linear_silu_mul"
 """How the kernels are called."""
 _WARPS = (
     "tileify,chunk-matmul-k{{bk={bk} vector=16}},{split}blockify-launch{{block=16,{columns} "
@@ -41,15 +43,19 @@ _PRODUCT = (
     "mma=m64n{columns}k16}},double-buffer{{depth=4}},tma-copy,split-inner-for-swizzle{{bytes=128}},"
     "pipeline-k-outer,mark-unroll{{limit=4}}"
 )
+_OF_WARPS = (
+    "tileify{repeat=true},cooperative-reduce{threads=32 rows=4 vector=8},mark-unroll{limit=8}"
+)
+_APART = "x+square+sum+rms+rms_norm,product+linear+linear_2+silu+product_2+linear_3+linear_4+mul"
 
 
 @dataclass(frozen=True)
 class TokenChoice:
-    """What makes a function and its arguments, and schedules."""
+    """What makes a function and its arguments, and options of `dlc.compile`."""
 
     name: str
     make: Callable[[], tuple[Callable[..., Tensor], tuple[Tensor, ...]]]
-    schedules: Mapping[str, str]
+    options: Mapping[str, Any]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, last: Tensor) -> Tensor:
@@ -69,17 +75,36 @@ def product_of(k: int) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
     return F.linear, (x, w)
 
 
+def gated(x: Tensor, g: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    """A norm, and the products behind it."""
+    h = F.rms_norm(x, x.shape[-1:], g)
+    return F.silu(F.linear(h, gate)) * F.linear(h, up)
+
+
+def gated_of_one() -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    shapes = (1, 2048), (2048,), (5632, 2048), (5632, 2048)
+    return gated, tuple(torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+
+
 def token_choices() -> Iterator[TokenChoice]:
     """Attention by warps and by threads, products by warpgroups; parts that end in three ways."""
     for rows, name, schedule in _attention():
         name = f"token.attention.{rows}.{name}"
-        yield TokenChoice(name, partial(attention_of, rows), {ATTENTION: schedule})
-    for k, columns, splits in ((5632, 80, 4), (2048, 80, 4), (5632, 32, 2)):
+        yield TokenChoice(name, partial(attention_of, rows), _by(ATTENTION, schedule))
+    for k, columns, splits in ((5632, 80, 4), (2048, 80, 4)):
         for ending in ("cluster", "kernel"):
             split = split_step(splits, ending, (64, 2048))
             schedule = _PRODUCT.format(split=split, columns=columns)
             name = f"token.product.64x{k}.{splits}.of{columns}.{ending}"
-            yield TokenChoice(name, partial(product_of, k), {PRODUCT: schedule})
+            yield TokenChoice(name, partial(product_of, k), _by(PRODUCT, schedule))
+    for name, options in (
+        ("fused", {}), ("fused-by-warps", _by(GATED, _OF_WARPS)), ("apart", {"plan": _APART}),
+    ):  # fmt: skip
+        yield TokenChoice(f"token.gated.1.{name}", gated_of_one, options)
+
+
+def _by(kernel: str, schedule: str) -> dict[str, Any]:
+    return {"schedules": {kernel: schedule}}
 
 
 def _attention() -> Iterator[tuple[int, str, str]]:
