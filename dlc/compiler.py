@@ -421,12 +421,15 @@ def compile(
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
     for operations that cannot be compiled, ValueError for an unknown target, backend or precision,
-    and TypeError for arguments in no tuple, a dict in the place of a target, or a flag that is
-    neither True nor False.
+    and TypeError for a class, arguments in no tuple, a dict in the place of a target, or a flag
+    that is neither True nor False.
     """
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
+    if isinstance(f, type) and issubclass(f, torch.nn.Module):
+        error = TypeError(f"expected a module or a function, found the class {f.__name__}")
+        raise with_hint(error, f"an object of it: dlc.compile({f.__name__}(...), args)")
     if isinstance(target, Mapping):
         error = TypeError(f"expected the name of a target, found an object of {type(target)}")
         raise with_hint(error, "arguments by name: dlc.compile(f, (x,), kwargs={'scale': s})")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten
 
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.frontend.guard import WITH_MEMORY
 from dlc.frontend.source import ImportFailure
 
@@ -61,7 +62,14 @@ def bound_call(
     try:
         return signature.bind(*args, **(kwargs or {}))
     except TypeError as error:
-        raise ImportFailure(f"the program was called with other arguments: {error}") from None
+        words, hint = str(error), None
+        known = signature.parameters
+        unknown = next((name for name in kwargs or {} if name not in known), None)
+        if unknown is not None and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            words = f"it takes no '{unknown}'"
+            hint = did_you_mean(unknown, known) or f"its arguments are {', '.join(known)}"
+        failure = ImportFailure(f"the program was called with other arguments: {words}")
+        raise with_hint(failure, hint) from None
 
 
 def canonical_call(

@@ -562,8 +562,11 @@ def test_control_flow_on_data() -> None:
 def test_what_the_program_raises_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ImportFailure, match=r"RuntimeError: a and b must have same reduction dim"):
         import_program(lambda x: x @ x, (torch.randn(2, 3),))
-    with pytest.raises(ImportFailure, match="called with other arguments"):
-        import_program(lambda x: x, (), {"y": torch.ones(2)})
+    with pytest.raises(ImportFailure, match=r"other arguments: it takes no 'lft'") as caught:
+        import_program(lambda x, left: x + left, (torch.ones(2),), {"lft": torch.ones(2)})
+    assert caught.value.__notes__ == ["hint: did you mean left?"]
+    with pytest.raises(ImportFailure, match=r"class numpy.ndarray, .* give torch.from_numpy"):
+        import_program(lambda x: x, (torch.ones(2).numpy(),))
     for args in ((), (torch.ones(2), torch.ones(2))):
         with pytest.raises(ImportFailure, match=r"called with other arguments: (missing|too many)"):
             import_program(lambda x: x.exp(), args)

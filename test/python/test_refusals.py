@@ -202,6 +202,14 @@ def test_arguments_by_name_are_no_target() -> None:
     assert raised.value.__notes__[0].startswith("hint: arguments by name: ")
 
 
+def test_a_class_is_no_program_and_flags_are_true_or_false() -> None:
+    with pytest.raises(TypeError, match="found the class ReLU") as raised:
+        dlc.compile(torch.nn.ReLU, (X,))
+    assert raised.value.__notes__ == ["hint: an object of it: dlc.compile(ReLU(...), args)"]
+    with pytest.raises(TypeError, match="expected True or False for freeze, found 'yes'"):
+        dlc.compile(torch.relu, (X,), freeze="yes")  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("args", [X, {"x": X}, 3])
 def test_arguments_stand_in_a_tuple(args: Any) -> None:
     with pytest.raises(TypeError, match="expected a tuple of arguments") as raised:

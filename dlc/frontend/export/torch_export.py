@@ -126,10 +126,12 @@ def explain(error: Exception, line: str = "") -> str:
         return text.splitlines()[0]
     kind = type(error).__name__
     if found := re.match("Unsupported input type <class '(.*?)'>", text):
+        instead = "keep it outside of the arguments, as in lambda x: f(x, it), or give list(it)"
+        if found[1] == "numpy.ndarray":
+            instead = "give torch.from_numpy(it)"
         return (
             f"an argument holds an object of the class {found[1]}, expected tensors, numbers, "
-            "strings, None, and lists, tuples and dicts of these; keep it outside of the "
-            "arguments, as in lambda x: f(x, it), or give list(it)"
+            f"strings, None, and lists, tuples and dicts of these; {instead}"
         )
     if found := re.match("Found <class '(.*?)'> in output, which is not a known type", text):
         return (
