@@ -82,7 +82,7 @@ from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.register_counts import set_obstacle
 from dlc.dialects.size_index import size_expr
 from dlc.dialects.sized_types import SizesAttr
-from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, verify_buffer
+from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, steps_attr, verify_buffer
 from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import NeedsNumber
@@ -115,11 +115,12 @@ class RingOp(IRDLOperation):
     `%r = tile.ring (async | tma)? %x(%n in 8)[expr, …] [4, 8] : memref -> memref<3x4x8xf32, …>`
 
     A ring of slots in shared memory, as many as the result's first dimension says, for chunks 0
-    up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins. With `{producer}`,
-    a warpgroup that computes no points requests the chunks of a `tma` ring once slots are free;
-    with `{producer, registers = 40}`, its threads keep so many registers, and the others share out
-    the rest. With `{multicast = array<i64: 2, 1>}`, two blocks of a cluster whose numbers differ by
-    1 hold the same slabs: each requests a part of the rows for both.
+    up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins, which may have a
+    `step` as that of a stage has. With `{producer}`, a warpgroup that computes no points requests
+    the chunks of a `tma` ring once slots are free; with `{producer, registers = 40}`, its threads
+    keep so many registers, and the others share the rest. With `{multicast = array<i64: 2, 1>}`,
+    two blocks of a cluster whose numbers differ by 1 hold the same slabs: each requests a part of
+    the rows for both.
     """
 
     name = "tile.ring"
@@ -273,6 +274,9 @@ class RingOp(IRDLOperation):
             count = parse_extent(parser)
         named, map, conditions = parse_at(parser)
         sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        steps: list[int] = []
+        if parser.parse_optional_keyword("step"):
+            steps = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         source_type = parse_memref_type(parser)
@@ -290,6 +294,7 @@ class RingOp(IRDLOperation):
                 "map": map,
                 "conditions": conditions,
                 "sizes": DenseArrayBase.from_list(i64, sizes),
+                "steps": steps_attr(steps),
             },
         )
         body.block.add_op(slab)
@@ -317,6 +322,8 @@ class RingOp(IRDLOperation):
         print_subscripts(printer, slab.map.data, slab.indices)
         printer.exit_scope()
         printer.print_string(f" {list(slab.slab_sizes)}")
+        if slab.steps is not None:
+            printer.print_string(f" step {list(slab.slab_steps)}")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(slab.source.type)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -56,23 +56,33 @@ class SharedAttr(ParametrizedAttribute):
 
 
 class SlabOpBase(IndexedOp, ABC):
-    """Base of operations that name a slab: where it begins in `source`, and its sizes."""
+    """
+    Base of operations that name a slab: where it begins in `source`, its sizes, and the steps from
+    an element that it has to the next.
+    """
 
     source = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     sizes = prop_def(DenseArrayBase.constr(i64))
+    steps = opt_prop_def(DenseArrayBase.constr(i64))
+    """None if all are 1."""
 
     def __init__(
         self,
         source: SSAValue,
         base: Sequence[Expr],
         sizes: Sequence[int],
+        steps: Sequence[int] = (),
         result_types: Sequence[Attribute] = (),
     ) -> None:
         indices, map, _ = index_parts(base, ())
         super().__init__(
             operands=[source, indices],
-            properties={"map": map, "sizes": DenseArrayBase.from_list(i64, list(sizes))},
+            properties={
+                "map": map,
+                "sizes": DenseArrayBase.from_list(i64, list(sizes)),
+                "steps": steps_attr(steps),
+            },
             result_types=result_types,
         )
 
@@ -80,6 +90,13 @@ class SlabOpBase(IndexedOp, ABC):
     def slab_sizes(self) -> tuple[int, ...]:
         """The sizes of the slab, one for each dimension of the source."""
         return tuple(int(n) for n in self.sizes.get_values())
+
+    @property
+    def slab_steps(self) -> tuple[int, ...]:
+        """How far apart its elements are in the source, along each dimension."""
+        if self.steps is None:
+            return (1,) * len(self.slab_sizes)
+        return tuple(int(n) for n in self.steps.get_values())
 
     @property
     def source_type(self) -> MemRefType[Attribute]:
@@ -95,6 +112,16 @@ class SlabOpBase(IndexedOp, ABC):
             raise VerifyException(
                 f"expected a positive size for each dimension of {self.source_type}, found {sizes}"
             )
+        steps = list(self.slab_steps)
+        if len(steps) != len(sizes) or any(n < 1 for n in steps):
+            raise VerifyException(
+                f"expected a positive step for each dimension of {self.source_type}, found {steps}"
+            )
+
+
+def steps_attr(steps: Sequence[int]) -> DenseArrayBase[Any] | None:
+    """Steps as a property, which there is none of where all are 1."""
+    return DenseArrayBase.from_list(i64, list(steps)) if any(n != 1 for n in steps) else None
 
 
 def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
@@ -118,21 +145,28 @@ class StageOp(SlabOpBase):
     `%s = tile.stage %x[expr, …] [4, 1, 8] : memref -> memref<4x8xf32, #tile.shared>`
 
     A copy of the slab of `%x` that begins at the subscripts and has the given sizes, made together
-    by all threads of the block. Dimensions of size 1 are dropped. Elements beyond `%x` are 0.
+    by all threads of the block. Dimensions of size 1 are dropped. Elements beyond `%x` are 0. With
+    `step [1, 1, 2]` behind the sizes, every second element along the last dimension is copied.
     """
 
     name = "tile.stage"
     result = result_def(MemRefType)
     custom_directives = (At, MemRef)
     assembly_format = (
-        "$source `` custom<At>($indices, $map, $conditions) $sizes attr-dict"
+        "$source `` custom<At>($indices, $map, $conditions) $sizes (`step` $steps^)? attr-dict"
         " `:` custom<MemRef>(type($source)) `->` custom<MemRef>(type($result))"
     )
     traits = traits_def(MemoryReadEffect())
 
-    def __init__(self, source: SSAValue, base: Sequence[Expr], sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        source: SSAValue,
+        base: Sequence[Expr],
+        sizes: Sequence[int],
+        steps: Sequence[int] = (),
+    ) -> None:
         assert isinstance(source.type, MemRefType)
-        super().__init__(source, base, sizes, [slab_type(source.type, sizes)])
+        super().__init__(source, base, sizes, steps, [slab_type(source.type, sizes)])
 
     def verify_(self) -> None:
         self.verify_slab()

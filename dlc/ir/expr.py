@@ -147,6 +147,9 @@ class Expr:
         if common > 1:  # (4a + r) // 8 = (a + r // 4) // 2
             reduced = Expr(tuple((a, c // common) for a, c in rest.terms), rest.constant // common)
             return whole + reduced // (divisor // common)
+        if (coarse := rest._coarse(divisor)) is not None:  # (4a + r) // 8 = a // 2, 0 <= r < 4
+            step, large, _ = coarse
+            return whole + large // (divisor // step)
         return whole + Expr(((FloorDiv(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Expr:
@@ -165,6 +168,9 @@ class Expr:
         if common > 1:  # (4a) mod 8 = (a mod 2) * 4
             reduced = Expr(tuple((a, c // common) for a, c in rest.terms), rest.constant // common)
             return (reduced % (divisor // common)) * common
+        if (coarse := rest._coarse(divisor)) is not None:  # (4a + r) mod 8 = (a mod 2) * 4 + r
+            step, large, small = coarse
+            return large % (divisor // step) * step + small
         return Expr(((Mod(rest, divisor), 1),))
 
     def _split(self, divisor: int) -> tuple[Expr, Expr]:
@@ -175,6 +181,22 @@ class Expr:
         )
         rest = Expr(tuple((a, c) for a, c in self.terms if c % divisor), self.constant % divisor)
         return whole, rest
+
+    def _coarse(self, divisor: int) -> tuple[int, Expr, Expr] | None:
+        """
+        Write as `step * large + small` with `0 <= small < step`, of the largest step that divides
+        the divisor; None where there is none.
+        """
+        steps = {gcd(c, divisor) for _, c in self.terms}
+        steps |= {gcd(a, b) for a in steps for b in steps}
+        for step in sorted(steps - {1}, reverse=True):
+            multiples = tuple((a, c // step) for a, c in self.terms if c % step == 0)
+            rest = tuple((a, c) for a, c in self.terms if c % step)
+            small = Expr(rest, self.constant % step)
+            lo, hi = small.range
+            if 0 <= lo and hi < step:
+                return step, Expr(multiples, self.constant // step), small
+        return None
 
     @cached
     def range(self) -> Range:

@@ -193,7 +193,7 @@ class BlockTile:
     def least_along(self) -> tuple[int, int]:
         """The least of a block's rows along their axis, and of its columns: what is fetched from
         memory at once."""
-        return grain.SECTOR, grain.SECTOR
+        return self.problem.sectors
 
     @property
     def unit_along(self) -> tuple[int, int]:

@@ -72,9 +72,19 @@ class Tiled:
 
 
 def _span(subscript: Expr, sizes: Mapping[SSAValue, int]) -> int:
-    """The distance that a subscript goes through, its ends counted, as axes have their sizes."""
-    steps = ((subscript.coefficient(a), n) for a, n in sizes.items() if a in subscript.values())
-    return 1 + sum((1 if step is None else abs(step)) * (n - 1) for step, n in steps)
+    """
+    The elements that a slab has along a subscript, as axes have their sizes: those that it goes
+    through in the steps that all of these axes have in common.
+    """
+    own = [a for a, n in sizes.items() if n > 1 and a in subscript.values()]
+    apart = _common_step(subscript, own)
+    steps = ((subscript.coefficient(a), sizes[a]) for a in own)
+    return 1 + sum((1 if step is None else abs(step) // apart) * (n - 1) for step, n in steps)
+
+
+def _common_step(subscript: Expr, axes: Iterable[SSAValue]) -> int:
+    """The step that a subscript takes along each of some axes, or of which it takes several."""
+    return gcd(*(subscript.coefficient(a) or 1 for a in axes if a in subscript.values())) or 1
 
 
 def outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
@@ -208,9 +218,9 @@ def _problem(
         lines of those that are apart."""
         k_axis, counts = reduce.axes[-1], [0.0, 0.0, 0.0]
         for op in (op for op, varies in chunked.items() if axis in varies):
-            apart, count = _apart(op, (axis, k_axis)), _elements(op, axis, reduce)
+            apart, count = _apart(op, (axis, k_axis), reduce), _elements(op, axis, reduce)
             counts[0] += count * min(apart, SECTOR)
-            if not is_wide(op, (axis, k_axis)) and _apart(op, (axis,)) == apart < SECTOR:
+            if not is_wide(op, (axis, k_axis)) and _apart(op, (axis,), reduce) == apart < SECTOR:
                 counts[1] += 1
             counts[2] += count * min(apart / LINE, 1) if apart > 1 else 0
         return counts[0], counts[1], counts[2]
@@ -232,6 +242,7 @@ def _problem(
         scalar_column_operands=elements(column, scalar=True),
         row_fetched=row_fetched,
         column_fetched=column_fetched,
+        sectors=(_in_sector(row, chunked), _in_sector(column, chunked)),
         row_edges=row_edges,
         column_edges=column_edges,
         lines=(row_lines, column_lines),
@@ -254,6 +265,13 @@ def _problem(
         tensor=_tensor_product(reduce, found, tiled, along),
         padded=_is_transposed(column, chunked),
     )
+
+
+def _in_sector(axis: BlockArgument, chunked: Iterable[loop.LoadOp]) -> int:
+    """The points along an axis of which the elements that are loaded are in one sector."""
+    last = [op.subscripts[-1] for op in chunked if op.subscripts]
+    steps = (abs(s.coefficient(axis) or 1) for s in last if axis in s.values())
+    return max(SECTOR // max(steps, default=1), 1)
 
 
 def _is_transposed(
@@ -284,10 +302,16 @@ def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> fl
     The elements that a load takes for a point along an axis and one of a chunk: as far as two such
     points lie apart; where windows overlap, shared by those of one.
     """
-    walked = reduce.axes[-1:] if reduce.hint(reduce.axes[-1]) >= VECTOR else reduce.axes
+    walked = _walked(reduce)
     own = [s for s in op.subscripts if axis in s.values()]
-    step = max(abs(s.coefficient(axis) or 1) for s in own) if own else 1
+    steps = (abs(s.coefficient(axis) or 1) // _common_step(s, (axis, *walked)) for s in own)
+    step = max(steps, default=1)
     return step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
+
+
+def _walked(reduce: loop.ReduceOp) -> Sequence[BlockArgument]:
+    """The axes of a reduce of which a chunk has several points."""
+    return reduce.axes[-1:] if reduce.hint(reduce.axes[-1]) >= VECTOR else reduce.axes
 
 
 def _step(op: loop.LoadOp | loop.StoreOp, axis: BlockArgument) -> float:
@@ -385,11 +409,12 @@ def _is_contiguous(axis: BlockArgument, ops: Iterable[loop.LoadOp | loop.StoreOp
     return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in ops)
 
 
-def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument]) -> int:
+def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument], reduce: loop.ReduceOp) -> int:
     """How far those that neighbouring threads copy of a slab, which goes along some axes, are apart
     in memory: along the last dimension that it has."""
     strides = zip(op.subscripts, strides_of(memref_of(op.ref)), strict=True)
-    walked = [n for s, n in strides if any(a in s.values() for a in axes)]
+    steps = (*axes, *_walked(reduce))
+    walked = [n * _common_step(s, steps) for s, n in strides if any(a in s.values() for a in axes)]
     return walked[-1] if walked else 1
 
 

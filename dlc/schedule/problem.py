@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from dlc.ir.cached import cached
+from dlc.target import SECTOR_BYTES
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Problem:
     row_fetched: float = 1
     """Elements of the sectors that are fetched for each of `row_operands`' points."""
     column_fetched: float = 1
+    sectors: tuple[int, int] = (SECTOR_BYTES // 4, SECTOR_BYTES // 4)
+    """Points along rows, and along columns, of which the elements are in one sector of memory."""
     row_edges: float = 0
     """Operands that are copied in runs along rows which begin anywhere in a sector."""
     column_edges: float = 0

@@ -166,6 +166,16 @@ def outline(kernel: KernelOp) -> str:
             [(512, 512), (512, 512)],
             ["for(i,j){add}", "for(row){max;add;for(c){}}"],
         ),
+        (
+            lambda x, w: F.max_pool2d(F.conv2d(x, w), 2),
+            [(8, 3, 130, 130), (64, 3, 3, 3)],
+            ["for(b,h,i,j){add}"],
+        ),
+        (
+            lambda x, w: F.max_pool2d(F.conv2d(x, w), 3, 2),  # windows that overlap
+            [(8, 3, 130, 130), (64, 3, 3, 3)],
+            ["for(b,h,i,j){add}", "for(b,h,i,j){max}"],
+        ),
     ],
 )
 def test_outline(
@@ -302,6 +312,16 @@ def test_numbers(f: Callable[..., Tensor], size: int) -> None:
     if size:
         x.view(-1)[3], x.view(-1)[-1] = float("-inf"), float("nan")
     check(f, (x,), always=True)
+
+
+@pytest.mark.parametrize("size", [11, 5, 4])
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+def test_numbers_of_pooled_sums(pool: Callable[..., Tensor], size: int) -> None:
+    """Windows that share no point are written out, and their sums are one reduce."""
+    torch.manual_seed(1)
+    x, w = torch.randn(2, 3, size, size), torch.randn(5, 3, 3, 3)
+    x[0, 0, 3, 1], x[1, 2, 0, 3] = float("-inf"), float("nan")
+    check(lambda x, w: pool(F.conv2d(x, w, padding=1).sigmoid(), 2), (x, w), always=True)
 
 
 @pytest.mark.parametrize("size", [5, 1, 0])

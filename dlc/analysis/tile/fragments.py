@@ -14,7 +14,6 @@ from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
-from dlc.ir.runs import along_run
 from dlc.ir.sizes import divides
 from dlc.target import WIDEST_ACCESS
 
@@ -40,7 +39,7 @@ def fragment_axis(
     if not op.subscripts or not has_unit_stride(op.ref.type):
         return None
     for axis in reversed(registers):
-        *outer, last = (along_run(s, axis).coefficient(axis) for s in op.subscripts)
+        *outer, last = (s.coefficient(axis) for s in op.subscripts)
         if last == 1 and not any(outer):
             return axis
     return None
@@ -53,6 +52,8 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     says that the elements of a run must lie all inside of the source or all beyond it.
     """
     type, sizes, base = slab.source_type, slab.slab_sizes, slab.subscripts
+    if slab.slab_steps[-1:] != (1,):
+        return 1
     width = vector_width(type, base, alignment)
     walked = [s for s, n in zip(strides_of(type)[:-1], sizes[:-1], strict=True) if n != 1]
     divided = [*sizes[-1:], *walked]

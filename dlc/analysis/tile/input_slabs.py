@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -23,6 +23,8 @@ class Slab:
     source: BlockArgument
     base: tuple[Expr, ...]
     sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    """How far apart the elements that it has are in the input, along each dimension."""
     loads: dict[tile.LoadOp, tuple[Expr, ...]] = field(default_factory=dict)
     """The loads it serves, each with its subscripts within the slab."""
     reads: int = 0
@@ -56,11 +58,17 @@ def slabs_of(kernel: tile.KernelOp) -> list[Slab]:
             if None in parts or not parts:
                 continue
             base = tuple(p[0] for p in parts if p)
-            within = tuple(p[1] for p in parts if p)
+            steps = tuple(_step(p[1]) for p in parts if p)
+            within = tuple(p[1] // step for p, step in zip(parts, steps, strict=True) if p)
             sizes = tuple(int(most(e)) + 1 for e in within)
-            key = (scope, load.ref, base, sizes)
+            key = (scope, load.ref, base, sizes, steps)
             assert isinstance(load.ref, BlockArgument)
-            slab = found.setdefault(key, Slab(scope, load.ref, base, sizes))
+            slab = found.setdefault(key, Slab(scope, load.ref, base, sizes, steps))
             slab.loads[load] = within
             slab.reads += prod(walked.values())
     return list(found.values())
+
+
+def _step(within: Expr) -> int:
+    """A number of which a subscript within a slab is a multiple, which begins at 0."""
+    return gcd(within.constant, *(factor for _, factor in within.terms)) or 1

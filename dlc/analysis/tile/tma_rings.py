@@ -78,6 +78,8 @@ def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
     slab = ring.slab
     if not slab.slab_sizes:
         return "expected at least one dimension, found none"
+    if slab.steps is not None:
+        return f"expected all elements of a box, found steps of {list(slab.slab_steps)}"
     alignment = kernel.alignment(slab.source)
     if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
         return obstacle

@@ -25,7 +25,6 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of
 from dlc.ir.expr import Expr, constant_of
-from dlc.ir.runs import along_run
 from dlc.remarks import remark
 from dlc.target import WIDEST_ACCESS
 
@@ -157,7 +156,7 @@ class _Copy:
         def at_lane(value: SSAValue) -> Expr | None:
             return index if value is self.loop.body.block.args[0] else None
 
-        subscripts = [along_run(s.substitute(at_lane), lane) for s in op.subscripts]
+        subscripts = [s.substitute(at_lane) for s in op.subscripts]
         steps = [s.coefficient(lane) for s in subscripts]
         if not steps or strides_of(type)[-1] != 1 or steps != [0] * (len(steps) - 1) + [1]:
             raise Decline(f"its elements are not next to each other in {name}")

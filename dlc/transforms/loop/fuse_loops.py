@@ -71,6 +71,10 @@ class FuseLoopsPass(ModulePass):
     so that each sum is computed once; `join-contractions` makes such sums one reduce, which is
     tiled as one product is. A kernel that stores several parts is computed at no loads of others.
 
+    A reader that folds windows of a product which share no point, as most pools do, has each point
+    written out (`dlc.transforms.loop.fusion.window_folds`): the sums of a window are one reduce, of
+    which each element is computed once, and a thread folds them in its registers.
+
     What is stored piece by piece, as a concatenation is, may be stored by what computes the pieces:
     by a kernel for each, in one tensor (`dlc.transforms.loop.fusion.concatenating`).
 

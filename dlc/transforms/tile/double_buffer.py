@@ -132,7 +132,7 @@ def _ring(
     """The ring of what a stage stages at every point of `axis`."""
     chunk = Expr.of(body.block.args[0])
     base = [s.substitute(lambda v: chunk if v is axis else None) for s in stage.subscripts]
-    body.block.add_op(tile.SlabOp(stage.source, base, stage.slab_sizes))
+    body.block.add_op(tile.SlabOp(stage.source, base, stage.slab_sizes, stage.slab_steps))
     ring = tile.RingOp(chunks, body, depth)
     ring.set_layout(_ring_type(stage, depth).layout)
     ring.result.name_hint = f"{stage.source.name_hint}_ring"

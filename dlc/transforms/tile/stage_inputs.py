@@ -37,6 +37,9 @@ class StageInputsPass(SchedulingPass):
     their powers 0.
     *Faster because* each element is fetched from global memory once per block.
 
+    Where all that walks along a dimension takes the same step, as the windows of a convolution with
+    a stride do at one point, the slab has those elements alone: `step [1, 1, 2, 2]`.
+
     Slabs are taken by most reuse first, then the smallest, while they fit in the budget; what is
     read outside of loops is not staged. Then, with `compute`, a value in a reduce that is computed
     of staged slabs gets a slab of its own if that fits: the threads compute each element together,

@@ -420,3 +420,23 @@ func.func @main(%x: tensor<24x64xf32>, %w: tensor<32x64xf32>) -> tensor<24x32xf3
   }
   func.return %y : tensor<24x32xf32>
 }
+
+// -----
+
+func.func @main(%x: tensor<100x64xf32>) -> tensor<32xf32> {
+  // REMARK: tma-copy: steps: skipped, x: expected all elements of a box, found steps of [2, 1]
+  %y = tile.kernel @steps(%x: memref<100x64xf32> = %x) -> (%y: memref<32xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 32) {
+      %x_ring = tile.ring %x(%n in 8)[0, %n * 8] [32, 8] step [2, 1] : memref<100x64xf32> -> memref<2x32x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %x_ring[%k]
+        %xs = tile.acquire %x_ring[%k] : memref<2x32x8xf32, #tile.shared> -> memref<32x8xf32, #tile.shared>
+        %v = tile.load %xs[%t, 0] : memref<32x8xf32, #tile.shared>
+        tile.release %x_ring[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<32xf32>
+    }
+  }
+  func.return %y : tensor<32xf32>
+}

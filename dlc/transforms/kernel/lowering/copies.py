@@ -118,7 +118,7 @@ def _copy_run(
 
     def at(step: Expr) -> tuple[list[Expr], list[Expr], list[Expr]]:
         """Subscripts of source and target, and where the source has the element."""
-        subscripts = [b + p for b, p in zip(base, place, strict=True)]
+        subscripts = [b + p * n for b, p, n in zip(base, place, slab.slab_steps, strict=True)]
         kept = [p for p, size in zip(place, slab.slab_sizes, strict=True) if size != 1]
         if subscripts:
             subscripts[-1] = subscripts[-1] + step

@@ -36,6 +36,7 @@ from dlc.transforms.loop.fusion.moments import has_moments, join_moments
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.repetition import least_folds
 from dlc.transforms.loop.fusion.splitting import split_reader
+from dlc.transforms.loop.fusion.window_folds import written_out
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
@@ -229,7 +230,7 @@ class Merges:
                 return None
         elif self.facts(producer).operands and not self.facts(consumer).scans:
             self.fill(consumer)
-            for rewritten in (unflattened, split_reader):
+            for rewritten in (unflattened, split_reader, written_out):
                 if (other := rewritten(reader or consumer, producer.outputs[0])) is not None:
                     if reader is not None:
                         reader.erase()

@@ -23,7 +23,7 @@ from dlc.transforms.tile.staging.zero_guards import zero_unless
 def stage(slab: Slab) -> None:
     """Stages a slab at the start of its scope and redirects its loads."""
     block: Block = slab.scope.body.block
-    staged = tile.StageOp(slab.source, slab.base, slab.sizes)
+    staged = tile.StageOp(slab.source, slab.base, slab.sizes, slab.steps)
     staged.result.name_hint = f"{slab.source.name_hint}_smem"
     staged.location = next(iter(slab.loads)).location
     first = next(op for op in block.ops if not isinstance(op, tile.StageOp))

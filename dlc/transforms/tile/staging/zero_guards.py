@@ -54,9 +54,10 @@ def zero_unless(value: SSAValue) -> list[Expr]:
         return []
     within = iter(load.subscripts)
     extents = extents_at(stage.source, stage)
+    slab = zip(stage.subscripts, stage.slab_sizes, stage.slab_steps, extents, strict=True)
     return [
-        extent - 1 - (base if size == 1 else base + next(within))
-        for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)
+        extent - 1 - (base if size == 1 else base + next(within) * step)
+        for base, size, step, extent in slab
     ]
 
 
