@@ -18,7 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 from pathlib import Path
 from statistics import geometric_mean
@@ -159,7 +159,7 @@ def tiling_of(tiled: Tiled, schedule: str, target: Target) -> Candidate | None:
     """The tiling that a schedule of a contraction is, if it is one."""
     from dlc.schedule.candidate import Candidate
     from dlc.schedule.warp_candidate import warp_candidate_of
-    from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
+    from dlc.schedule.warpgroup_candidate import warpgroup_candidate_of
 
     found = {key: value for key, value in re.findall(r"(\w+)=([\w,]+)", schedule)}
     if "block" not in found or "chunk-matmul-k" not in schedule:
@@ -183,11 +183,12 @@ def tiling_of(tiled: Tiled, schedule: str, target: Target) -> Candidate | None:
         own = (tiled.row, tiled.column)[side].index - first
         lone = side if sizes[own] == counts[own] and thread[side] > 1 else None
         return Candidate(problem, target, thread, threads, *rest, lone=lone)
-    if mma.startswith("m64"):
-        return WarpgroupCandidate(
-            problem, target, thread, threads, *rest, producer="producer" in schedule
-        )
     assert problem.tensor is not None
+    if mma.startswith("m64"):
+        asks, in_flight = "producer=1" in schedule, "products=1" in schedule
+        made = warpgroup_candidate_of(problem.tensor)
+        tile = made(problem, target, thread, threads, *rest, producer=asks)
+        return replace(tile, in_flight=in_flight)
     precision = found.get("precision", target.precision)
     made = warp_candidate_of(problem.tensor.type, precision)
     return made(problem, target, thread, threads, *rest)

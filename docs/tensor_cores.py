@@ -195,7 +195,7 @@ HOPPER = (
         "Resident blocks",
         "A block for each SM works through up to three tiles, and chunks are numbered on from one "
         "to the next: while the results of a tile are stored, the producer requests the first "
-        "chunks of the next. By the estimate L2 still keeps all waiting.",
+        "chunks of the next.",
         "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
         "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
         "double-buffer{depth=3} tma-copy split-inner-for-swizzle{bytes=128} "
@@ -253,8 +253,8 @@ def _ladder() -> Iterator[str]:
 def _hopper() -> Iterator[str]:
     yield (
         "The same product in bf16 for sm_90, made and tested likewise. What a warpgroup reads of "
-        "shared memory is not counted by banks. By the estimate all wait for L2, from which each "
-        "block reads its slabs."
+        "shared memory is not counted by banks, nor what it waits where products are not in "
+        "flight: an H100 took 360, 275, 221, 229, 232, 225 and 195 us."
     )
     yield from _rungs(HOPPER)
 

@@ -188,11 +188,6 @@ class MbarrierArriveAtOp(MbarrierOpBase):
         _verify_block(self, self.block, self.block)
 
 
-def is_arrived_at(barriers: SSAValue) -> bool:
-    """True for mbarriers at which other blocks of the cluster arrive."""
-    return any(isinstance(use.operation, MbarrierArriveAtOp) for use in barriers.uses)
-
-
 def _verify_block(op: IRDLOperation, first: Expr, last: Expr) -> None:
     """Checks that blocks are of the cluster."""
     count, low, high = cluster_of(op), bounds(first)[0], bounds(last)[1]

@@ -187,16 +187,31 @@ class Candidate(BlockTile):
         warps = running * self.thread_count / self.target.warp
         return running * clocks_together(*self.units, warps, self.unhidden, self.target)
 
+    @property
+    def sm_rate(self) -> float:
+        """Bytes a second that pass to an SM."""
+        return self.target.sm_bandwidth
+
+    @property
+    def l2_rate(self) -> float:
+        """Bytes a second that all SMs draw of L2."""
+        return self.target.l2_bandwidth
+
+    @property
+    def ahead(self) -> int:
+        """Chunks on their way while one is multiplied."""
+        return self.depth - 1
+
     def _awaited(self, running: float) -> float:
         """
         Clocks from a chunk to the next at least: those of the chunks that are requested ahead share
         what passes to an SM, and the time that the first of them is on its way.
         """
         t = self.target
-        passing = running * self.fetched_bytes * t.clock / t.sm_bandwidth
+        passing = running * self.fetched_bytes * t.clock / self.sm_rate
         arriving = t.latency_clocks + passing
         if self.rings:
-            return max(passing, arriving / max(self.depth - 1, 1), self.path_clocks)
+            return max(passing, arriving / max(self.ahead, 1), self.path_clocks)
         if self.chunks == 1:  # whose way is before all
             return max(passing, self.path_clocks)
         return max(arriving + self.busy_clocks(1), self.path_clocks)
@@ -221,7 +236,7 @@ class Candidate(BlockTile):
     @cached
     def l2_seconds(self) -> float:
         """Seconds that all blocks take to fetch, at L2's rate."""
-        return self.l2_bytes / self.target.l2_bandwidth
+        return self.l2_bytes / self.l2_rate
 
     @cached
     def stored_seconds(self) -> float:
@@ -283,7 +298,7 @@ class Candidate(BlockTile):
         t, chunks = self.target, self.blocks * self.chunks
         busy = chunks / t.sms * self.full_clocks / self.most_resident
         clocks, l2_bytes = max(busy, self.path_clocks) + START, chunks * self.fetched_bytes
-        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
+        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / self.l2_rate)
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds)
 
     def least_seconds(self, splits: int, *, folded: bool = True) -> float:
@@ -303,7 +318,7 @@ class Candidate(BlockTile):
         hidden = max(latency, self.path_clocks)
         clocks = chunks * max(busy, ceil(share / running) * hidden) + START
         l2_bytes = blocks * chunks * self.fetched_bytes
-        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
+        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / self.l2_rate)
         ending = least_ending_seconds(self._parts(splits), t) if folded and splits > 1 else 0
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds + ending)
 

@@ -124,10 +124,10 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
     work = work_of(kernel, target, tiled.found if tiled and tiling else None)
     share = min(1.0, max(work.units, 1) / target.sms)
     l2_bytes, issue, flops = work.l2_bytes, 0.0, work.flops
-    ending = combine = 0.0
+    fetching = ending = combine = 0.0
     if tiling is not None:
         flops -= tiling.tensor_flops
-        l2_bytes += tiling.l2_bytes
+        fetching = tiling.l2_seconds
         issue, combine = tiling.issue_seconds, tiling.combine_seconds
         ending = tiling.stored_seconds + tiling.ending_seconds
     steps, first = work.steps, target.start_seconds if work.alone else 0.0
@@ -141,7 +141,10 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         ending = ending_seconds(rows.left, target, rows.ending)
         combine = ending if rows.ending == "workspace" else 0
     reduces = any(isinstance(op, ReduceOp) for op in kernel.walk())
-    drawn = max(work.memory_bytes / bandwidth, l2_bytes / (target.l2_bandwidth * share))
+    drawn = max(
+        work.memory_bytes / bandwidth, l2_bytes / (target.l2_bandwidth * share) + fetching / share
+    )
+    l2_bytes += tiling.l2_bytes if tiling is not None else 0
     computing = max(issue, flops / (target.flops * share))
     longest = max(
         computing,

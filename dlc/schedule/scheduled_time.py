@@ -77,8 +77,7 @@ def scheduled_seconds(
         clocks = _clocks(work[0], target.busiest_share(blocks, cluster, held), held)
     else:
         clocks = _uneven_clocks(work, held, target)
-    sectors = sum(counts.sectors for counts in each) / len(each)
-    l2 = sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
+    l2 = sum(_l2_seconds(counts, target) for counts in each) / len(each) * warps * blocks
     fetching = target.start_seconds + max(l2, _memory_seconds(func, target))
     return target.launch_seconds + max(clocks / target.clock, fetching)
 
@@ -110,13 +109,12 @@ def joined_seconds(
     else:
         blocks = [block for block, count in each for _ in range(count)]
         clocks = _uneven_clocks(blocks, held, target)
-    sectors = sum(
-        counts.sectors * own * func.grid_size
+    l2 = sum(
+        _l2_seconds(counts, target) * own * func.grid_size
         for func, counts, own in zip(funcs, counted, warps, strict=True)
     )
     memory = sum(_memory_seconds(func, target) for func in funcs)
     memory -= sum(map(_bytes, again)) / target.memory_rate
-    l2 = sectors * SECTOR_BYTES / target.l2_bandwidth
     fetching = target.start_seconds + max(l2, memory)
     return target.launch_seconds + max(clocks / target.clock, fetching)
 
@@ -201,11 +199,17 @@ def _uneven_clocks(blocks: Sequence[_Block], held: int, target: Target) -> float
 def _tensor_clocks(counts: Counts, target: Target) -> float:
     """Clocks of the tensor cores of an SM for what a warp multiplies."""
     clocks = counts.tensor_flops / 2 / target.mma_lanes
-    clocks += counts.group_flops / 2 / target.tensor_lanes
+    of_groups = counts.group_flops / 2 / target.tensor_lanes
     if counts.tf32_flops or counts.group_tf32_flops:
         clocks += counts.tf32_flops / 2 / target.mma_tf32_lanes
-        clocks += counts.group_tf32_flops / 2 / target.tf32_lanes
-    return clocks
+        of_groups += counts.group_tf32_flops / 2 / target.tf32_lanes
+    return clocks + of_groups / target.filled_share
+
+
+def _l2_seconds(counts: Counts, target: Target) -> float:
+    """Of what a warp touches, if all SMs draw at once."""
+    others = SECTOR_BYTES * (counts.sectors - counts.box_sectors) / target.l2_bandwidth
+    return others + SECTOR_BYTES * counts.box_sectors / target.box_bandwidth
 
 
 def _memory_seconds(func: kernel.FuncOp, target: Target) -> float:

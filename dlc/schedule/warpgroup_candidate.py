@@ -15,12 +15,11 @@ from dlc.analysis.kernel.occupancy import occupancy
 from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
-from dlc.dialects.register_counts import KEPT
+from dlc.dialects.register_counts import BESIDE_SUMS, KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS
 from dlc.schedule.candidate import START
-from dlc.schedule.problem import Problem
-from dlc.schedule.units import issuing, path_clocks
+from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.warp_candidate import LANES_OF_ROW, WarpCandidate
 from dlc.target import (
     BANK_BYTES,
@@ -46,8 +45,10 @@ TILES = (64, 128)
 REQUEST = 5
 """Instructions of a warp for a product, two descriptors and itself (ptxas for sm_90a: 80 for 8 in
 a loop that has `CHUNK_INSTRUCTIONS` beside them)."""
-ASKING = 40
-"""Instructions of a warp for a chunk if it asks for boxes (ptxas for sm_90a: 162, not 122)."""
+SLOTS = 4
+"""Of a ring, even if there are fewer chunks."""
+HIDDEN = 0.4
+"""The share of what a warpgroup waits that each other one of an SM hides: measured of two."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
 """Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
 BESIDE_SLABS = 3 << 10
@@ -63,6 +64,9 @@ class WarpgroupCandidate(WarpCandidate):
     """
 
     producer: bool = False
+    in_flight: bool = False
+    """True if the products of a chunk are in flight while the next are asked for."""
+    depths: ClassVar[tuple[int, ...]] = (8, 6, 4, 3, 2)
     chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL,)
 
     @property
@@ -88,9 +92,22 @@ class WarpgroupCandidate(WarpCandidate):
     def pipeline(self) -> str:
         if not self.producer:
             return super().pipeline
-        options = f" registers={KEPT}" if self.gives_registers else ""
+        options = " products=1" if self.in_flight else ""
+        options += f" registers={KEPT}" if self.gives_registers else ""
         options += f" resident={self.resident}" if self.takes_turns else ""
         return f"{super().pipeline}{{producer=1{options}}}"
+
+    @property
+    def ahead(self) -> int:
+        return self.depth - 1 - self.in_flight
+
+    @property
+    def sm_rate(self) -> float:
+        return self.target.box_bandwidth / self.target.sms if self.boxes else super().sm_rate
+
+    @property
+    def l2_rate(self) -> float:
+        return self.target.box_bandwidth if self.boxes else super().l2_rate
 
     @property
     def takes_turns(self) -> bool:
@@ -152,6 +169,9 @@ class WarpgroupCandidate(WarpCandidate):
         panels = columns_along_k or (whole and self.block[1] % PANEL == 0)
         if self.producer and (not self.boxes or self.block_threads > MAX_THREADS):
             return False
+        product = ROWS * self.thread[1] // WARPGROUP + BESIDE_SUMS
+        if product > self.target.entry_registers(self.block_threads):
+            return False
         if max(self.block) > MAX_BOX and self.product.boxes and self.target.has("tma"):
             return False  # threads would copy what smaller blocks have copied
         return panels and self.registers <= self._most_registers
@@ -165,23 +185,23 @@ class WarpgroupCandidate(WarpCandidate):
     def seconds(self) -> float:
         """Infinite for what cannot be: where blocks fold parts themselves all threads meet."""
         meet = self.producer and self.ending != "workspace"
-        return inf if not self.rings or meet else super().seconds
+        slots = self.ahead < 1 or max(self.chunks, SLOTS) < self.depth
+        return inf if not self.rings or slots or meet else super().seconds
 
     def busy_clocks(self, running: float) -> float:
-        """What warps have asked for goes on while they wait."""
-        warps = running * self.thread_count / self.target.warp
-        filled = issuing(warps, self.target) * self.target.filled_share
-        return running * self.chunk_clocks / filled
+        """All warpgroups wait for a chunk and for their products at about the same times."""
+        return running * self.chunk_clocks / self.target.filled_share + self._waiting(running)
+
+    def _waiting(self, running: float) -> float:
+        """Clocks that tensor cores wait for warpgroups of so many blocks."""
+        t, others = self.target, running * prod(self.threads) - 1
+        waiting = 0 if self.in_flight else t.waiting_clocks * (1 - HIDDEN) ** max(others, 0)
+        return waiting + (0 if self.producer else t.asking_clocks)
 
     @cached
     def path_clocks(self) -> float:
-        """
-        A warpgroup's own products, what its warps do before they have come together, and the
-        requests of one of them.
-        """
-        asking = 0 if self.producer or not self.boxes else ASKING
-        before = path_clocks(0, CHUNK_INSTRUCTIONS + asking, self.target)
-        return self.tensor_clocks / prod(self.threads) + before
+        """A warpgroup's own products, and what it waits beside."""
+        return self.tensor_clocks / prod(self.threads) + self._waiting(1)
 
     @cached
     def shared_bytes(self) -> int:
@@ -306,12 +326,12 @@ class WarpgroupCandidate(WarpCandidate):
         groups, warps = prod(self.threads), self.thread_count / WARP
         issue = warps * (steps * sum(self.step) + self.beside) * t.warp / t.issue_lanes
         read = self._requests * (ROWS + self.thread[1]) * self.vector * self.problem.bytes_
-        shared = (groups * steps * read + self.slab_bytes) / (BANKS * BANK_BYTES)
-        return (self.tensor_clocks, issue), (shared,)
+        return (self.tensor_clocks, issue), (groups * steps * read / (BANKS * BANK_BYTES),)
 
     @property
     def unhidden(self) -> float:
-        return self.target.apart_warpgroups
+        """Nothing: tensor cores have been asked."""
+        return 0.0
 
 
 _SWIZZLE = "split-inner-for-swizzle{bytes=128}"
@@ -341,8 +361,20 @@ class PartsWarpgroupCandidate(Tf32WarpgroupCandidate):
     apart: ClassVar[bool] = True
 
     @property
+    def unhidden(self) -> float:
+        """As of threads: sums are added when their products have been waited for."""
+        return self.target.apart
+
+    @property
     def multiplied_by(self) -> str:
         return f"wgmma of parts in {self.precision}"
+
+
+def warpgroup_candidate_of(tensor: TensorProduct) -> type[WarpgroupCandidate]:
+    """How factors of a product are tiled for warpgroups."""
+    if tensor.type != "f32":
+        return WarpgroupCandidate
+    return PartsWarpgroupCandidate if tensor.in_parts else Tf32WarpgroupCandidate
 
 
 def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandidate]:
@@ -350,14 +382,14 @@ def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandi
     tensor = problem.tensor
     if tensor is None or tensor.along_k is None or not target.has("wgmma"):
         return
-    made = WarpgroupCandidate
     if tensor.type == "f32":
         may = target.precision == "tf32" or (tensor.in_parts and target.precision != "f32")
         if not may or not all(tensor.along_k):
             return
-        made = PartsWarpgroupCandidate if tensor.in_parts else Tf32WarpgroupCandidate
+    made = warpgroup_candidate_of(tensor)
     (chunk,) = made.chunk_sizes
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for rows, columns, groups in product(TILES, widths, GROUPS):
         tile = made(problem, target, (rows, columns), groups, chunk, 2, 1)
-        yield from (t for t in (tile, replace(tile, producer=True)) if t.fits)
+        asked = replace(tile, producer=True, in_flight=not made.apart)
+        yield from (t for t in (tile, asked) if t.fits)

@@ -64,7 +64,6 @@ USES = {
     "mbarrier_expect_tx": "mbarrier_expect_tx(&bar, 128);",
     "mbarrier_arrive_expect_tx": "mbarrier_arrive_expect_tx(&bar, 128);",
     "mbarrier_wait": "mbarrier_wait(&bar, t & 1);",
-    "mbarrier_wait_cluster": "mbarrier_wait_cluster(&bar, t & 1);",
     "fence_mbarrier_init": "fence_mbarrier_init();",
     "fence_proxy_async": "fence_proxy_async();",
     "grid_wait": "grid_wait();",

@@ -77,6 +77,8 @@ class Counts:
     """Of a warp's accesses of shared memory."""
     sectors: float = 0
     """Of global memory that a warp touches, through L2."""
+    box_sectors: float = 0
+    """Those of them that TMA fetches."""
     tensor_flops: float = 0
     """Of a warp, by tensor cores, of halves."""
     group_flops: float = 0
@@ -104,6 +106,7 @@ _SHARED = (
     "fmas",
     "wavefronts",
     "sectors",
+    "box_sectors",
     "tensor_flops",
     "group_flops",
     "tf32_flops",
@@ -260,6 +263,7 @@ class _Walk:
         before = replace(self.counts)
         self.visit(block, times, held, False)
         before.sectors = self.counts.sectors
+        before.box_sectors = self.counts.box_sectors
         self.counts = before
 
     def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
@@ -321,7 +325,9 @@ class _Walk:
                 self.requests += 1
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
                 # One thread asks for it; the counts are of each warp.
-                counts.sectors += times * box / SECTOR_BYTES / self.warps
+                fetched = times * box / SECTOR_BYTES / self.warps
+                counts.sectors += fetched
+                counts.box_sectors += fetched
                 counts.slots += times
             case kernel.TmaStoreOp():  # a lane of each warp asks for its own
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)

@@ -56,7 +56,6 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import memref_of
-from dlc.dialects.kernel_multicast import is_arrived_at
 from dlc.dialects.kernel_parts import kernel_sizes
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import span_bytes
@@ -465,8 +464,6 @@ class _KernelPrinter(Accesses):
                 arguments.append(self.index.expr(op.block))
             case kernel.MbarrierWaitOp():
                 arguments.append(self.index.expr(op.parity))
-                if is_arrived_at(op.barriers):
-                    helper = "mbarrier_wait_cluster"
             case _:
                 pass
         self.helpers.add(helper)
