@@ -29,6 +29,10 @@
 // KERNEL: kernel.wgmma <m64n32k16, bf16> %dot[0, 0], %a_matrix, %b_matrix
 // KERNEL: kernel.wgmma_commit
 // KERNEL-NEXT: kernel.wgmma_wait 0, %dot
+// Only the last chunk asks which of its keys there are.
+// KERNEL: kernel.test where (%ko * 32 >= 69)
+// KERNEL-NEXT: scf.if
+// KERNEL: kernel.select {{.*}} where (%ko * 32 + %rkey_{{.*}} * 8 + %member * 2 + %pair_{{.*}} < 100)
 // All of the factor is in its registers before the first product.
 // KERNEL: kernel.store %{{.*}}, %power_part[%ki, 7]
 // KERNEL-NOT: kernel.store

@@ -16,6 +16,7 @@ from dlc.dialects.axes import REGISTER, new_body
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
+from dlc.transforms.kernel.lowering.held_masks import insert_mask, take_masks
 from dlc.transforms.kernel.lowering.stage_lowering import COMPUTED_ROUNDS, StageLowering
 
 
@@ -65,6 +66,7 @@ def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
         load.operands[use.index] = buffer
         load.set_index(op.place(load.subscripts), load.where)
     yielded, extents = op.yielded, op.all_extents
+    masks = take_masks(op)
     (value,), where = yielded.values, yielded.where
     Rewriter.replace_op(yielded, tile.YieldOp(), [])
     points = tile.ForOp(extents, op.detach_region(op.body), [REGISTER] * len(extents))
@@ -73,6 +75,8 @@ def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
         if where:
             value = _kept(to, value, where, points.axes)
         to.builder.insert(tile.StoreOp(value, buffer, [Expr.of(axis) for axis in points.axes]))
+    for mask in masks:
+        insert_mask(to, mask, buffer, points)
 
 
 def lower_share(to: StageLowering, op: tile.ShareOp) -> None:
