@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from attention_choices import attention_choices
+from convolution_choices import CONVOLUTIONS
 from halves import LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
 from token_choices import token_choices
@@ -178,66 +179,14 @@ def _parts() -> Iterator[Program]:
             yield Program(name, made, {"schedules": {"matmul": schedule}})
 
 
-_ONE_WARP = (
-    "tileify,chunk-matmul-k{{bk={} vector=4}},{}blockify-launch{{{}}},stage-inputs{{budget={}}},"
-    "register-tile{{extents={}}},permute-register-tile,{}mark-unroll{{limit=4}}"
-)
-_RING = "double-buffer{{depth={}}},async-copy,pad-smem,pipeline-k-outer,"
-_ALONE = "pad-smem,"
-_PARTS = (
-    'split-matmul-k{splits=%d then="tileify,blockify-launch{block=%s thread=%s},'
-    'register-tile{extents=4},mark-unroll{limit=32}"},'
-)
-_FLAT = (
-    "tileify,chunk-matmul-k{{bk=16 vector=4}},blockify-launch{{block=8,16,32 thread=4,2,8}},"
-    "stage-inputs{{budget=17408}},register-tile{{extents=2,8,4}},permute-register-tile{{axes=rrun,"
-    "rb,rplace strip=2,4,4}},double-buffer{{depth={}}},{},pipeline-k-outer,mark-unroll{{limit=4}}"
-)
-
-
 def convolution_tiles() -> Iterator[Program]:
-    """Blocks of one warp beside those that are chosen, slabs of TMA, and a copy that divides."""
+    """Convolutions by what is chosen and by other blocks, and pools in their epilogues."""
     texts = {program.name: program.text for program in KERNELS}
-    ring2, ring3 = _RING.format(2), _RING.format(3)
-    in_two, in_three = _PARTS % (2, "32,32", "32,8"), _PARTS % (3, "16,16", "16,4")
-    conv3d, fire = "convolution/conv3d.4x32x64x24", "block/fire.64x96x16x54x64"
-    strided = "convolution/conv2d_strided.16x64x128x56x3x2x1"
-    inverted, residual = "block/inverted_residual.10x24x144x56", "block/residual.16x256x14"
-    transposed = "convolution/transposed3d.8x32x16x32x1"
-    own = _ONE_WARP.format(16, in_three, "block=4,64,1,16 thread=1,8,1,4", 8192, "4,8,4", ring3)
-    taken: dict[str, dict[str, dict[str, str]]] = {
-        conv3d: {
-            "8x8x64": {"conv3d": _ONE_WARP.format(
-                16, "", "block=64,1,8,8 thread=8,1,2,2", 8192, "8,4,4", ring3)},
-            "8x8x32": {"conv3d": _ONE_WARP.format(
-                16, "", "block=32,1,8,8 thread=8,1,2,2", 6144, "4,4,4", ring3)},
-        },
-        fire: {"8x8x64": {"conv2d_relu_2": _ONE_WARP.format(
-            16, "", "block=8,64,1,8 thread=2,8,1,2", 8192, "4,8,4", ring2)}},
-        strided: {"32x128": {"conv2d": _ONE_WARP.format(
-            16, in_two, "block=128,1,32 thread=8,1,4", 12224, "16,8", ring2)}},
-        inverted: {"8x8x16": {
-            "conv2d_batch_norm_hardtanh": _ONE_WARP.format(
-                32, "", "block=16,8,8 thread=4,4,2", 7680, "4,2,4", _ALONE),
-            "conv2d_batch_norm_add": _ONE_WARP.format(
-                16, "", "block=16,8,8 thread=4,4,2", 5120, "4,2,4", ring3),
-        }},
-        residual: {"16x4x64": dict.fromkeys(
-            ("conv2d_batch_norm_relu", "conv2d_batch_norm_add_relu"), own)},
-        transposed: {
-            "tma.in2": {"conv_transpose3d": _FLAT.format(2, "tma-copy")},
-            "tma.in3": {"conv_transpose3d": _FLAT.format(3, "tma-copy")},
-            "copy.1": {"input_flat": "tileify,blockify-launch{block=1,256 thread=1,256}"},
-            "copy.16": {"input_flat": "tileify,blockify-launch{block=1,4096 thread=1,256},"
-                                      "register-tile{extents=16}"},
-        },
-    }  # fmt: skip
-    for name, others in taken.items():
+    for name, tiles in CONVOLUTIONS.items():
         told = name.rpartition("/")[2]
-        yield Program(f"choices/tiles.{told}.default", of_text(texts[name]))
-        for tile, schedules in others.items():
-            made = of_text(texts[name])
-            yield Program(f"choices/tiles.{told}.{tile}", made, {"schedules": schedules})
+        for tile, schedules in {"default": None, **tiles}.items():
+            options = {} if schedules is None else {"schedules": schedules}
+            yield Program(f"choices/tiles.{told}.{tile}", of_text(texts[name]), options)
 
 
 def _linear_of(sizes: Sequence[int]) -> Callable[[], Made]:
