@@ -29,6 +29,8 @@ LEAST = 64
 """Columns at least: of fewer, a product takes as long as of so many."""
 BOX_REGISTERS = 40
 """Registers of a thread beside sums and scores where TMA copies (ptxas: 26 to 40)."""
+MASK_REGISTERS = 8
+"""More where some chunks are masked (ptxas: 68 bytes of 168 registers spilled)."""
 HALF, WORD = 2, 4
 """Bytes."""
 PAIR = 2
@@ -89,6 +91,7 @@ class WarpgroupCascade(WarpCascade):
         """Of a chunk, all that threads load of scores alone is on its way at once."""
         loaded = self.thread[0] * self.chunk * self.once_bytes // (WARPGROUP * WORD)
         beside = BOX_REGISTERS if self.producer else COPIED_REGISTERS
+        beside += MASK_REGISTERS * self.problem.skips
         count = self.sums + loaded + beside
         return count + -count % 8
 
