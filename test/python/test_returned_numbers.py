@@ -146,6 +146,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x: [(x.float_power(n) - x.double() ** n) * 2.0**40 for n in [x[0, 2].item() / 9]],
         (X.abs(),),
     ),
+    "arithmetic that is not reordered": (
+        lambda x: [
+            (0 * n, m - n + n, m - big + big, 0 % n, n - n, (m * 0.1) * 10 - m, 1 / big * 0)
+            for n, m, big in [(x.max().item() * math.inf, x.min().item(), x.max().item() * 1e12)]
+        ],
+        (X,),
+    ),
     "filled": (filled, (X,)),
     "in control flow": (
         lambda x: torch.cond(x.sum() > 0, torch.neg, lambda x: x * math.sqrt(2.0), (x,)),

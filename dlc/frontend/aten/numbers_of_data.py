@@ -40,7 +40,11 @@ MATH: dict[str, Callable[..., Tensor]] = {
     "radians": torch.deg2rad,
 }
 """Functions of the module `math`, and the same of tensors."""
-QUOTIENTS = ("__floordiv__", "__rfloordiv__")
+ARITHMETIC: dict[str, Callable[..., Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.div,
+    "floordiv": torch.floor_divide, "mod": torch.remainder,
+}  # fmt: skip
+"""Python's operators of floats, and the same of tensors."""
 TAKE_TENSORS = frozenset(
     "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow rsub "
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal clamp clip clamp_min "
@@ -62,7 +66,7 @@ class ValueNeeded(TypeError):
 @contextmanager
 def functions_of_numbers() -> Iterator[None]:
     """Within it functions of `MATH` and Python's, as `max`, take numbers that come from tensors,
-    and `//` of such is Python's."""
+    and arithmetic of such floats is Python's."""
     saved = [(module, name, getattr(module, name)) for module, name in _names()]
     for module, name, original in saved:
         setattr(module, name, of_numbers(original))
@@ -81,8 +85,16 @@ def of_numbers(value: Any) -> Any:
 
 def _names() -> list[tuple[ModuleType | type, str]]:
     of_python = ((builtins, name) for name in ("max", "min", "divmod"))
-    quotients = ((kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in QUOTIENTS)
-    return [*((math, name) for name in MATH), *of_python, *quotients]
+    return [*((math, name) for name in MATH), *of_python, *_operators()]
+
+
+@cache
+def _operators() -> list[tuple[type, str]]:
+    """Methods of symbols: those of integers give floats where they are divided by one, too."""
+    of_floats = [f"__{side}{name}__" for name in ARITHMETIC for side in ("", "r")]
+    quotients = ((torch.SymInt, name) for name in of_floats if name.endswith("floordiv__"))
+    methods = [*((torch.SymFloat, name) for name in of_floats), *quotients]
+    return [(kind, name) for kind, name in methods if name in vars(kind)]
 
 
 @cache
@@ -93,11 +105,7 @@ def _replacements() -> dict[Any, Callable[..., Any]]:
         builtins.max: _chosen(builtins.max, torch.gt),
         builtins.min: _chosen(builtins.min, torch.lt),
         builtins.divmod: _divided,
-        **{
-            original: _floor_divided(original)
-            for kind in (torch.SymInt, torch.SymFloat)
-            for original in (vars(kind)[name] for name in QUOTIENTS)
-        },
+        **{vars(kind)[name]: _of_floats(vars(kind)[name], name) for kind, name in _operators()},
     }
 
 
@@ -225,22 +233,26 @@ def _divided(number: Any, by: Any, /, of_numbers: Callable[..., Any] = divmod) -
     return of_numbers(number, by)
 
 
-def _floor_divided(original: Callable[..., Any]) -> Any:
-    """`//` that is not the floor of a rounded quotient, which 1.0 / 0.1 is, and is NaN of NaN."""
+def _of_floats(original: Callable[..., Any], name: str) -> Any:
+    """
+    Arithmetic that is Python's: as expressions of symbols 0.0 * n is 0, m - n + n is m, and the
+    floor of a quotient that of one that was rounded, as 1.0 / 0.1 is.
+    """
+    operator = name.strip("_")
+    is_reflected = operator not in ARITHMETIC
+    function = ARITHMETIC[operator[is_reflected:]]
 
     @wraps(original)
-    def divide(number: Any, by: Any) -> Any:
+    def compute(number: Any, by: Any) -> Any:
         kinds = {_kind(n) for n in (number, by) if isinstance(n, (int, float, *NUMBERS))}
-        is_float = torch.float64 in kinds and not isinstance(by, Tensor)
+        is_float = torch.float64 in kinds and isinstance(by, (int, float, *NUMBERS))
         if not is_float or not (is_of_data(number) or is_of_data(by)):
             return original(number, by)
-        numbers: tuple[Any, Any] = (
-            (by, number) if original.__name__ == "__rfloordiv__" else (number, by)
-        )
+        numbers: tuple[Any, Any] = (by, number) if is_reflected else (number, by)
         one, other = (torch.scalar_tensor(n, dtype=torch.float64) for n in numbers)
-        return torch.floor_divide(one, other).item()
+        return function(one, other).item()
 
-    return divide
+    return compute
 
 
 def _chosen(original: Callable[..., Any], later: Callable[..., Tensor]) -> Any:
