@@ -4,7 +4,8 @@ What sizes cost in the loops of kernels: the instructions that guard them, by nv
     python bench/guards.py [--only REGEX] [--output bench/results/guards]
 
 Each program of bench/sizes.py is compiled for all sizes and for the first of them alone, with the
-same schedules where these fit both, on sm_90. Of each kernel the table has the loop where the time
+same schedules where these fit both, on sm_90; where multiples have kernels of their own, once more
+for the size before it, which is none. Of each kernel the table has the loop where the time
 goes (`dlc.backend.cuda.run.sass`): instructions for each multiply-add, product of matrices or other
 floating-point operation in it, as rounds may be written out differently, those of the kernel for
 all sizes over those of the other; a kernel without a loop is taken as a whole. Writes JSON and a
@@ -33,11 +34,12 @@ from dlc.importing import Imports
 from dlc.shared_kernels import SharedKernels
 from dlc.stages import Stages
 from dlc.target import set_target
+from dlc.transforms.tensor.multiples.divide_sizes import divisors
 from dlc_bench.records import markdown_table, where_and_when, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADER = ("family", "kernel", "loop, all sizes", "loop, one", "a unit of work, over", "registers",
-          "spilled bytes")  # fmt: skip
+HEADER = ("family", "size", "kernel", "loop, all sizes", "loop, one", "a unit of work, over",
+          "registers", "spilled bytes")  # fmt: skip
 _OTHERS = ("FADD", "FMUL", "FSETP", "FMNMX", "FSEL", "MUFU")
 WORK = (sass.TENSOR, sass.FMA, _OTHERS)
 """What a loop is for: the first of these that it has."""
@@ -67,15 +69,22 @@ def _examined(func: kernel.FuncOp) -> Row:
 
 
 def measure(family: Family) -> list[Row]:
-    """The kernels for all sizes of a program beside those for its first one, of one schedule."""
+    """As `measure_at` of each size that has kernels of its own kind."""
+    rows = measure_at(family, LENGTHS[0])
+    return rows + (measure_at(family, LENGTHS[0] - 1) if rows and rows[0]["multiples"] else [])
+
+
+def measure_at(family: Family, length: int) -> list[Row]:
+    """The kernels for all sizes of a program beside those for one of them, of one schedule."""
     torch.manual_seed(0)
     with torch.device("meta"), torch.no_grad():
         imports = Imports(family.function(), family.shapes)
-        args = family.make(BATCHES[0], LENGTHS[0])
+        args = family.make(BATCHES[0], length)
         module = imports.program(args, None).module
         if (known := imports.sized_call(args, None)) is None:
             return []
-        found = SharedKernels(multiples=False).stages(*known, "f32", made)
+        found = SharedKernels().stages(*known, "f32", made)
+        multiples = bool(divisors(known[0].module, known[1]))
     if found is None:
         return []
     (stages, _), scheduled = found, {}
@@ -90,6 +99,8 @@ def measure(family: Family) -> list[Row]:
     return [
         {
             "kernel": name,
+            "length": length,
+            "multiples": multiples,
             "sizes": several[name],
             "one": one[name],
             "ratio": _ratio(several, one, name),
@@ -113,6 +124,7 @@ def cells(family: str, row: Row) -> list[str]:
     sizes, one = row["sizes"], row["one"]
     return [
         family,
+        str(row["length"]),
         f"`{row['kernel']}`" + ("" if sizes["loop"] and one["loop"] else ", no loop"),
         f"{sizes['instructions']} for {sizes['work']}",
         f"{one['instructions']} for {one['work']}",
@@ -134,8 +146,8 @@ def main() -> None:
         rows[name] = measure(FAMILIES[name])
     record = where_and_when()
     lines = [
-        f"Compiled {record['date']} for {TARGET}, the size {LENGTHS[0]}; instructions of the loop "
-        "where the time goes, for so many multiply-adds, products of matrices or other operations.",
+        f"Compiled {record['date']} for {TARGET}; instructions of the loop where the time goes, "
+        "for so many multiply-adds, products of matrices or other operations.",
         "",
         *markdown_table(HEADER, (cells(n, row) for n, found in rows.items() for row in found)),
     ]

@@ -23,7 +23,7 @@ from dlc.error_report import file_line_col
 from dlc.frontend.export.sized_program import SizedProgram
 from dlc.ir.sizes import Fact, Size
 from dlc.log import get_logger
-from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, told
+from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, part_of, parts_of, told
 from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
 
@@ -66,13 +66,24 @@ class _Known:
 
     made: list[Made] = field(default_factory=list)
     chosen: dict[Alike, Made] = field(default_factory=dict)
+    parts: dict[Alike, Made] = field(default_factory=dict)
+    """For the parts of ranges that were asked for, the fastest of those there were."""
+
+    def fitting(self, by: Mapping[str, int]) -> list[Made]:
+        """The kernels for sizes that are multiples of these."""
+        return [m for m in self.made if m.stages is not None and m.by.items() <= by.items()]
+
+    def owner(self, part: Box, box: Box, by: tuple[tuple[str, int], ...]) -> Made:
+        """Whose kernels such a part of a range has, which is that of the whole range if unasked."""
+        return self.parts.get((part, by)) or self.chosen[box, by]
 
 
 @dataclass
 class SharedKernels:
     """
     The kernels of programs that were imported for many sizes, by program and precision. The first
-    sizes of a range are those that its kernels are scheduled for, or that show that others do.
+    sizes of a range are those that its kernels are scheduled for, or that show that others do; the
+    first ones of its parts show whether the kernels of another range are faster there.
     """
 
     multiples: bool = True
@@ -97,10 +108,15 @@ class SharedKernels:
         """
         known = self._known.setdefault((id(program), precision), _Known())
         by = divisors(program.module, sizes) if self.multiples else {}
-        alike = box_of(sizes), tuple(by.items())
+        divided_by = tuple(by.items())
+        alike, part = (box_of(sizes), divided_by), (part_of(sizes), divided_by)
         if alike not in known.chosen:
-            known.chosen[alike] = self._chosen(known, program, sizes, by, make)
-        return known.chosen[alike].given(sizes)
+            known.chosen[alike] = known.parts[part] = self._chosen(known, program, sizes, by, make)
+        elif part not in known.parts and (chosen := known.chosen[alike]).stages is not None:
+            there = [chosen, *(made for made in known.fitting(by) if made is not chosen)]
+            several = len(there) > 1
+            known.parts[part] = min(there, key=lambda m: m.seconds(sizes)) if several else chosen
+        return known.owner(part[0], *alike).given(sizes)
 
     def _chosen(
         self,
@@ -112,7 +128,7 @@ class SharedKernels:
     ) -> Made:
         """The kernels for sizes of a range, of which none is chosen yet."""
         there = [made for made in known.made if made.stages is not None]
-        fit = [made for made in there if made.by.items() <= by.items()]
+        fit = known.fitting(by)
         times = [made.seconds(sizes) for made in fit]
         if len(there) >= MOST:
             number = fastest(inf, times)
@@ -159,9 +175,10 @@ class SharedKernels:
             return ""
         ranges: dict[tuple[tuple[str, int], ...], list[Box]] = {}
         for known in self._known.values():
-            for (box, by), chosen in known.chosen.items():
-                if chosen is made:
-                    ranges.setdefault(by, []).append(box)
+            for box, by in known.chosen:
+                for part in parts_of(box):
+                    if known.owner(part, box, by) is made:
+                        ranges.setdefault(by, []).append(part)
         texts = [f"{_with_multiples(by)}for {told(boxes)}" for by, boxes in sorted(ranges.items())]
         likely = ", ".join(f"{name} = {n}" for name, n in made.sizes.items())
         funcs = [op for op in stages.module("kernel").walk() if isinstance(op, FuncOp)]
@@ -177,6 +194,8 @@ class SharedKernels:
         for made in self._all:
             if made.stages is stages:
                 made.stages = None
+        for known in self._known.values():
+            known.parts = {k: made for k, made in known.parts.items() if made.stages is not None}
         self._tell(error)
 
     def _tell(self, error: Exception) -> None:

@@ -1,11 +1,13 @@
 """
 Which sizes share kernels: those of a range share what is decided for the first of them, and ranges
-have schedules of their own where the estimate says that this is faster.
+have schedules of their own where the estimate says that this is faster. Parts of a range may have
+those of another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from math import inf
 from typing import TypeAlias
 
@@ -16,6 +18,8 @@ schedule is made for it. Beyond that, it pays to compile these.
 """
 MOST = 8
 """How many kernels of different schedules a program for all sizes has, multiples included."""
+PARTS = 4
+"""Into how many parts of a size a range is cut, each with the fastest of the kernels there are."""
 
 Box: TypeAlias = "tuple[tuple[str, int, int], ...]"
 """For each name of a size its least and its largest value."""
@@ -31,6 +35,26 @@ def _between_powers(n: int) -> tuple[int, int]:
         return n, n
     high = 1 << (n - 1).bit_length()
     return high // 2 + 1, high
+
+
+def parts_of(box: Box) -> list[Box]:
+    """The parts of a range of sizes."""
+    return [tuple(part) for part in product(*(_cut(*one) for one in box))]
+
+
+def part_of(sizes: Mapping[str, int]) -> Box:
+    """The part of their range that these sizes are of."""
+    (part,) = (part for part in parts_of(box_of(sizes)) if _holds(part, sizes))
+    return part
+
+
+def _cut(name: str, low: int, high: int) -> list[tuple[str, int, int]]:
+    step = max((high - low + 1) // PARTS, 1)
+    return [(name, first, first + step - 1) for first in range(low, high + 1, step)]
+
+
+def _holds(box: Box, sizes: Mapping[str, int]) -> bool:
+    return all(low <= sizes[name] <= high for name, low, high in box)
 
 
 def fastest(own: float, known: Sequence[float]) -> int | None:
