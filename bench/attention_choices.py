@@ -68,7 +68,7 @@ def by_warps() -> Iterator[AttentionChoice]:
     for width in (128, 64):
         for rows, warps, bk, depth in (
             (32, 4, 64, 2), (32, 4, 32, 2), (32, 4, 32, 3), (16, 4, 64, 2), (32, 2, 64, 2),
-            (32 if width == 128 else 16, 8, 64, 2),
+            *([(16, 8, 64, 2)] if width == 64 else []),
         ):  # fmt: skip
             schedule = _ATTENTION.format(
                 bk=bk, block=rows * warps, warps=warps, rows=rows, width=width, depth=depth

@@ -47,7 +47,7 @@ FOLDED = 4
 """Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
 CHAINED = 40
 """Clocks of a score of a block's only row, beyond EASY of a chunk: one thread folds them one after
-the other, and values come through registers. Measured on an H100 of 8192 keys in 12 parts by 32
+the other, and values come through registers. Measured on an H200 of 8192 keys in 12 parts by 32
 threads: 17,700 clocks for 128 keys, of 6,200 by instructions; none beyond these for 32."""
 EASY = 32
 UNHIDDEN_ROW = 0.05
