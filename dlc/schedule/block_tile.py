@@ -116,8 +116,15 @@ class BlockTile:
 
     @property
     def copied(self) -> tuple[int, int]:
-        """Rows and columns of operands of a block: other ones for each gap along one of the two."""
-        (rows, columns), stored = self.block, self.problem.stored[0]
+        """
+        Rows and columns of operands of a block, with those between its own: other ones for each gap
+        along one of the two.
+        """
+        stored = self.problem.stored[0]
+        rows, columns = (
+            along + (beside - 1) * run if run else along * beside
+            for (along, beside), run in zip(self.spread, self.problem.runs, strict=True)
+        )
         return (rows * self.gaps, columns) if stored else (rows, columns * self.gaps)
 
     def _points(self, row_operands: float, column_operands: float) -> int:

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 from dlc.ir.cached import cached
 from dlc.schedule import grain
-from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, VECTOR, BlockTile
+from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR, BlockTile
 from dlc.schedule.endings import WORDS, Ending, ending_seconds, least_ending_seconds
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import START_CLOCKS
@@ -210,6 +210,9 @@ class Candidate(BlockTile):
         t = self.target
         passing = running * self.fetched_bytes * t.clock / self.sm_rate
         arriving = t.latency_clocks + passing
+        if not self.rings and self.chunks > 1:  # what threads load they wait for, round by round
+            rounds = self.copies / COPY_INSTRUCTIONS / self.thread_count
+            arriving += (ceil(rounds / UNROLLED_ROUNDS) - 1) * t.latency_clocks
         if self.rings:
             return max(passing, arriving / max(self.ahead, 1), self.path_clocks)
         if self.chunks == 1:  # whose way is before all

@@ -234,6 +234,7 @@ def _problem(
         columns=outer.hint(column),
         k=k,
         beside=(beside[0], beside[1]),
+        runs=(_run_beside((row, others[0]), chunked), _run_beside((column, others[1]), chunked)),
         taps=taps,
         skips=bool(reduce.yielded.where),
         row_operands=elements(row),
@@ -265,6 +266,20 @@ def _problem(
         tensor=_tensor_product(reduce, found, tiled, along),
         padded=_is_transposed(column, chunked),
     )
+
+
+def _run_beside(
+    sides: tuple[BlockArgument, BlockArgument | None], chunked: Iterable[loop.LoadOp]
+) -> int:
+    """`Problem.runs` of an axis and the one beside it."""
+    axis, other = sides
+    subscripts = (s for op in chunked for s in op.subscripts if axis in s.values())
+    steps = [
+        abs(s.coefficient(other) or 1) // abs(s.coefficient(axis) or 1)
+        for s in subscripts
+        if other is not None and other in s.values()
+    ]
+    return max(steps, default=0)
 
 
 def _in_sector(axis: BlockArgument, chunked: Iterable[loop.LoadOp]) -> int:

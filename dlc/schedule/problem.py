@@ -64,6 +64,9 @@ class Problem:
     row_fetched: float = 1
     """Elements of the sectors that are fetched for each of `row_operands`' points."""
     column_fetched: float = 1
+    runs: tuple[int, int] = (0, 0)
+    """Elements from a point of the axis beside to the next, of rows and of columns, where one
+    dimension of an operand has both: a slab has all that lie between."""
     sectors: tuple[int, int] = (SECTOR_BYTES // 4, SECTOR_BYTES // 4)
     """Points along rows, and along columns, of which the elements are in one sector of memory."""
     row_edges: float = 0

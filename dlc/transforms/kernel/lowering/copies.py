@@ -17,6 +17,7 @@ from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
+from dlc.schedule.candidate import UNROLLED_ROUNDS
 from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
@@ -99,7 +100,8 @@ def _copy(
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
         _copy_run(to, slab, slot, base, place, inside, known, width, asynchronous)
 
-    to.deal(sizes, width, one)
+    # What is loaded is waited for, so several rounds are.
+    to.deal(sizes, width, one, together=1 if asynchronous else UNROLLED_ROUNDS)
 
 
 def _copy_run(

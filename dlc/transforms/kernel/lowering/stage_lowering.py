@@ -128,11 +128,12 @@ class StageLowering(KernelBuilder):
         width: int,
         one: Callable[[Sequence[Expr], Sequence[Expr]], None],
         unrolled: int = UNROLLED_ROUNDS,
+        together: int = 1,
     ) -> None:
         """
         Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread
         t. `one` inserts what is done with a run, given its subscripts and which threads have it; up
-        to so many rounds are written without a loop.
+        to so many rounds are written without a loop, and of more so many `together` in it.
         """
         runs = prod(sizes) // width
         rounds = -(-runs // self.threads)
@@ -143,9 +144,15 @@ class StageLowering(KernelBuilder):
 
         if rounds == 1:
             at(Expr())
-        else:
+        elif rounds <= unrolled or together == 1:
             with self.loop(rounds, "round", unroll=rounds <= unrolled) as index:
                 at(Expr.of(index))
+        else:
+            with (
+                self.loop(-(-rounds // together), "rounds", unroll=False) as first,
+                self.loop(together, "round", unroll=True) as index,
+            ):
+                at(Expr.of(first) * together + index)
 
 
 def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
