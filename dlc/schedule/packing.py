@@ -17,7 +17,7 @@ from dlc.dialects import loop
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.contraction_tiles import is_wide, tiled_contraction
-from dlc.target import WIDEST_ACCESS
+from dlc.target import BANK_BYTES, WIDEST_ACCESS, Target
 
 MOST_POINTS = 4 / 3
 """Points of axes for one of a dimension that they go through, at most: 4 where a transposed
@@ -31,7 +31,8 @@ class Packing:
     load: loop.LoadOp
     """The only use of an input in its kernel."""
     axes: tuple[BlockArgument, ...]
-    """The axes along which it varies, a dimension for each: that of rows or columns is the last."""
+    """The axes along which it varies, a dimension for each: that of rows or columns is the last, or
+    K where warpgroups multiply."""
     extents: tuple[int, ...]
     """Of the dimensions; the last is a multiple of 16 bytes."""
 
@@ -45,24 +46,28 @@ class Kept:
     """What is so of it, after its name."""
 
 
-def scattered_operands(kernel: loop.KernelOp) -> list[Packing | Kept]:
+def scattered_operands(kernel: loop.KernelOp, target: Target) -> list[Packing | Kept]:
     """
     The operands of a contraction of which 16 bytes cannot be fetched at once, along rows, columns
-    or K. Those can be packed which are the only use of an input that the kernel does not write, at
-    places that follow from its axes alone, and have about as many elements as this. None of a
-    kernel with sizes: how blocks fetch is known for numbers only.
+    or K, and of a product in tf32 of which the other one lies along K, along K, as warpgroups read
+    f32. Those can be packed which are the only use of an input that the kernel does not write, at places that follow
+    from its axes alone, and have about as many elements as this. None of a kernel with sizes: how
+    blocks fetch is known for numbers only.
     """
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
         return []
     tiled = tiled_contraction(kernel)
     if tiled is None or not tiled.is_chunked:
         return []
-    reduce = tiled.found.reduce
+    reduce, tensor = tiled.found.reduce, tiled.problem.tensor
+    by_groups = target.precision == "tf32" and target.has("wgmma")
+    by_groups &= tensor is not None and any(tensor.along_k or ())
     k, extents = reduce.axes[-1], {a: op.extent(a) for op in (tiled.outer, reduce) for a in op.axes}
     found: list[Packing | Kept] = []
     for load, varies in tiled.chunked.items():
         own = [axis for axis in (tiled.row, tiled.column) if axis in varies]
-        if len(own) != 1 or k not in varies or is_wide(load, (*own, k)):
+        f32 = by_groups and element_bytes(load.result.type) == BANK_BYTES
+        if len(own) != 1 or k not in varies or is_wide(load, (k,) if f32 else (*own, k)):
             continue
         points = {axis: n for axis, n in extents.items() if axis in varies}
         if why := obstacle(
@@ -70,10 +75,13 @@ def scattered_operands(kernel: loop.KernelOp) -> list[Packing | Kept]:
         ):
             found.append(Kept(load, why))
             continue
-        axes = (*(axis for axis in points if axis not in (k, *own)), k, *own)
         run = max(WIDEST_ACCESS // element_bytes(load.result.type), 1)
-        rows = ceil(points[own[0]] / run) * run
-        found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), rows)))
+        inner = (*own, k) if f32 and points[k] % run == 0 else (k, *own)
+        if is_wide(load, inner[1:]):
+            continue
+        axes = (*(axis for axis in points if axis not in inner), *inner)
+        last = ceil(points[axes[-1]] / run) * run
+        found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), last)))
     return found
 
 

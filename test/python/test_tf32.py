@@ -157,14 +157,19 @@ def test_parts_are_no_factors_of_warpgroups() -> None:
 
 
 def test_tf32_by_default() -> None:
-    """A linear layer, whose factors lie along K; not a product, of which one does not."""
+    """A linear layer, whose factors lie along K; of a product, one does where it is laid out so."""
     x, w = torch.randn(256, 512), torch.randn(384, 512)
     made = dlc.compile(F.linear, (x, w), "sm_90", "host", precision="tf32")
     assert re.search(r"mma=m64n\d+k8 precision=tf32", made.kernels[0].schedule)
     assert compare(made(x, w), F.linear(x.double(), w.double()), F.linear(x, w), 512,
                    precision="tf32").ok  # fmt: skip
-    other = dlc.compile(torch.matmul, (x, w.T.contiguous()), "sm_90", "host", precision="tf32")
-    assert "mma=m64" not in other.kernels[0].schedule
+    for columns, laid_out in ((16, False), (512, True)):
+        x, y = torch.randn(512, 512), torch.randn(512, columns)
+        other = dlc.compile(torch.matmul, (x, y), "sm_90", "host", precision="tf32")
+        assert any("_packed" in k.name for k in other.kernels) == laid_out
+        assert any("mma=m64" in k.schedule for k in other.kernels) == laid_out
+    exact = x.double() @ y.double()
+    assert compare(other(x, y), exact, x @ y, 512, precision="tf32").ok
 
 
 def test_three_products_are_as_exact_as_f32() -> None:

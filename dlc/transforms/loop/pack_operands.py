@@ -29,6 +29,8 @@ class PackOperandsPass(ModulePass):
     """
     Copies an operand of a contraction of which blocks cannot fetch 16 bytes at once to memory in
     which they can: a dimension for each axis that it varies along, rows or columns the last one.
+    With `precision=tf32` on sm_90, where warpgroups multiply what lies along K, K is the last of an
+    operand that does not, if the other one does.
 
     *Legal when* the operand is all that a kernel reads of an input, at places that follow from its
     axes, and this is not written meanwhile. What conditions leave out is stored as it is read.
@@ -76,7 +78,7 @@ class PackOperandsPass(ModulePass):
         `made` before it are there.
         """
         left = 0
-        while left < len(found := scattered_operands(kernel)):
+        while left < len(found := scattered_operands(kernel, target)):
             packing = found[left]
             name = packing.load.ref.name_hint or "operand"
             if isinstance(packing, Kept):
@@ -102,7 +104,7 @@ class PackOperandsPass(ModulePass):
     ) -> bool:
         """True if a kernel is to read what `copying` makes, which may be there already."""
         trial = kernel.clone()
-        packing = scattered_operands(trial)[left]
+        packing = scattered_operands(trial, target)[left]
         assert isinstance(packing, Packing)
         name = packing.load.ref.name_hint or "operand"
         read_packed(trial, packing, copying.results[0])
