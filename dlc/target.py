@@ -344,20 +344,25 @@ class Target:
         """Clusters of so many blocks that run at once, where an SM has at most so many blocks."""
         return _clusters_at_once(self.gpcs, blocks, resident)
 
+    def surely_at_once(self, blocks: int, resident: int = 1) -> int:
+        """The same of any chip of the kind: as few as of this one, or where pairs of SMs are dealt
+        to its parts as evenly as they can be."""
+        even, odd = divmod(self.sms // 2, max(len(self.gpcs), 1))
+        parts = tuple(2 * (even + (n < odd)) for n in range(len(self.gpcs)))
+        return min(_clusters_at_once(gpcs, blocks, resident) for gpcs in (self.gpcs, parts))
+
     def busiest_share(self, blocks: int, cluster: int = 1, resident: int = 1) -> int:
         """
         How many of so many blocks the SM has that has most: those of a cluster find their SMs in
-        one part of the chip, at the same time. How many SMs a part has differs between chips: of
-        more than two blocks, each is taken to have a pair less. 19 clusters of 6, which fit an
-        H100, took two turns on an H200 (27.6 us).
+        one part of the chip, at the same time. How many SMs a part has differs between chips of a
+        kind: 19 clusters of 6, which fit an H100, took two turns on an H200 (27.6 us).
         """
         if cluster == 1:
             return ceil(blocks / self.sms)
-        sure = tuple(n - 2 for n in self.gpcs) if cluster > 2 else self.gpcs
-        at_once = max(_clusters_at_once(sure, cluster, resident), 1)
+        at_once = max(self.surely_at_once(cluster, resident), 1)
         turns, rest = divmod(ceil(blocks / cluster), at_once)
         ways = range(resident + 1)
-        own = next((n for n in ways if _clusters_at_once(sure, cluster, n) >= rest), resident)
+        own = next((n for n in ways if self.surely_at_once(cluster, n) >= rest), resident)
         return turns * resident + own
 
     @property

@@ -49,10 +49,10 @@ class Kept:
 def scattered_operands(kernel: loop.KernelOp, target: Target) -> list[Packing | Kept]:
     """
     The operands of a contraction of which 16 bytes cannot be fetched at once, along rows, columns
-    or K, and of a product in tf32 of which the other one lies along K, along K, as warpgroups read
-    f32. Those can be packed which are the only use of an input that the kernel does not write, at places that follow
-    from its axes alone, and have about as many elements as this. None of a kernel with sizes: how
-    blocks fetch is known for numbers only.
+    or K, and of a product in tf32 the only one of which not along K, as warpgroups read f32. Those
+    can be packed which are the only use of an input that the kernel does not write, at places that
+    follow from its axes alone, and have about as many elements as this. None of a kernel with
+    sizes: how blocks fetch is known for numbers only.
     """
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
         return []
@@ -60,9 +60,10 @@ def scattered_operands(kernel: loop.KernelOp, target: Target) -> list[Packing | 
     if tiled is None or not tiled.is_chunked:
         return []
     reduce, tensor = tiled.found.reduce, tiled.problem.tensor
-    by_groups = target.precision == "tf32" and target.has("wgmma")
-    by_groups &= tensor is not None and any(tensor.along_k or ())
     k, extents = reduce.axes[-1], {a: op.extent(a) for op in (tiled.outer, reduce) for a in op.axes}
+    across = [load for load in tiled.chunked if not is_wide(load, (k,))]
+    by_groups = target.precision == "tf32" and target.has("wgmma") and tensor is not None
+    by_groups &= len(across) == 1 == len(reduce.axes)
     found: list[Packing | Kept] = []
     for load, varies in tiled.chunked.items():
         own = [axis for axis in (tiled.row, tiled.column) if axis in varies]
