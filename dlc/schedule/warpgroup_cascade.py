@@ -61,7 +61,13 @@ class WarpgroupCascade(WarpCascade):
         if not self.producer:
             return [ring, swizzle, "async-copy", "pipeline-k-outer"]
         kept = f" registers={KEPT}" if self.gives_registers else ""
-        return [ring, "tma-copy", swizzle, f"pipeline-k-outer{{producer=1{kept}}}"]
+        turns = " turns=1" if self.alternates else ""
+        return [ring, "tma-copy", swizzle, f"pipeline-k-outer{{producer=1{kept}{turns}}}"]
+
+    @property
+    def alternates(self) -> bool:
+        """True if warpgroups take turns at tensor cores: one multiplies while another computes."""
+        return self.producer and prod(self.threads) > 1
 
     @property
     def thread_count(self) -> int:

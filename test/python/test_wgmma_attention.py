@@ -167,7 +167,7 @@ LARGE = {
     "128 wide, a producer": (
         128,
         schedule(128, 128, groups=2, bk=128, heads=2,
-                 tail=f"{RAISED}{{producer=1 registers=40}},").replace("200000", "232448"),
+                 tail=f"{RAISED}{{producer=1 registers=40 turns=1}},").replace("200000", "232448"),
     ),
 }  # fmt: skip
 
