@@ -103,10 +103,10 @@ def _thread_tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCa
 
 def _parts(tile: CascadeCandidate) -> list[int]:
     """
-    The numbers of parts worth splitting the keys into, for a tile that does not split them: threads
-    do. Of keys that memory counts, a part has chunks that can be skipped.
+    The numbers of parts worth splitting the keys into, for a tile that does not split them. Of keys
+    that memory counts, a part has chunks that can be skipped.
     """
-    if tile.problem.skips or tile.mma:
+    if tile.problem.skips or not tile.shares_keys:
         return [1]
     most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
     fewer = [n for n in SPLITS if n == 1 or n <= most]

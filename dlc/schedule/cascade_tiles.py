@@ -96,6 +96,8 @@ class CascadeCandidate:
 
     vector: ClassVar[int] = VECTOR
     """Points of K that are taken at once."""
+    shares_keys: ClassVar[bool] = True
+    """True if several blocks may have parts of the keys of a row."""
 
     def with_depth(self, depth: int) -> Self:
         """The same tile with rings of another depth."""
@@ -233,8 +235,13 @@ class CascadeCandidate:
     @property
     def shared_held(self) -> int:
         """Bytes of shared memory of a block, with those for what others read."""
-        largest_and_sum = replace(self.parts, held=self.parts.held + 2 * self.thread[0])
+        largest_and_sum = replace(self.parts, held=self.parts.held + 2 * self.rows_held)
         return self.shared_bytes + kept_bytes(largest_and_sum, self.thread_count, self.ending)
+
+    @property
+    def rows_held(self) -> int:
+        """Rows of which a thread has sums."""
+        return self.thread[0]
 
     @cached
     def instructions(self) -> tuple[float, float, float]:
@@ -388,11 +395,16 @@ class CascadeCandidate:
         return max(fetched / at_once, min(fetched, p.memory_bytes) / t.memory_rate)
 
     @property
+    def sums_held(self) -> int:
+        """Sums of a thread, one of each row and column."""
+        return prod(self.thread)
+
+    @property
     def parts(self) -> Parts:
         """What the blocks leave that share keys."""
         p, values = self.problem, prod(self.block) * self.problem.results
         points = p.batch * p.rows * p.columns * p.results
-        held = prod(self.thread) * p.results
+        held = self.sums_held * p.results
         groups = self.blocks // self.splits
         return Parts(self.splits, points, held, groups, values, p.results)
 

@@ -16,6 +16,7 @@ from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.candidate import WAVEFRONTS
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import FACTOR, PADDING, CascadeCandidate
+from dlc.schedule.endings import folding_registers
 from dlc.target import WARP, Target
 
 WARPS = (1, 2, 4, 8)
@@ -68,7 +69,16 @@ class WarpCascade(CascadeCandidate):
     def registers(self) -> int:
         """Sums, the scores of a chunk, whose place its powers take, factors and addresses."""
         count = self.sums + 56
-        return count + -count % 8
+        return max(count + -count % 8, folding_registers(self.parts, self.ending))
+
+    @property
+    def rows_held(self) -> int:
+        """Two of the 16 of a product."""
+        return self.thread[0] // 8
+
+    @property
+    def sums_held(self) -> int:
+        return prod(self.thread) // WARP
 
     @cached
     def resident(self) -> int:
@@ -113,13 +123,8 @@ class WarpCascade(CascadeCandidate):
 
 
 def warp_tiles(problem: CascadeProblem, target: Target) -> Iterator[WarpCascade]:
-    """
-    The tilings for tensor cores that fit: of a whole chunk of keys at least, and as many as are
-    known.
-    """
+    """The tilings for tensor cores that fit: of a whole chunk of keys at least."""
     if not problem.halves or not target.has("mma") or problem.width % K or problem.rows < 2:
-        return
-    if problem.ends_early:
         return
     for tile, warps, chunk in product(WARP_TILES, WARPS, CHUNKS):
         found = WarpCascade(problem, target, tile, (warps, 1), chunk)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
+from typing import ClassVar
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.dialects.layouts import PERIOD, WIDTHS
@@ -40,6 +41,8 @@ PAIR = 2
 @dataclass(frozen=True)
 class WarpgroupCascade(WarpCascade):
     """One way to tile attention for warpgroups: `thread` is what one has, `threads` how many."""
+
+    shares_keys: ClassVar[bool] = False
 
     @property
     def mma(self) -> str:
