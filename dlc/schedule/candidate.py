@@ -169,7 +169,7 @@ class Candidate(BlockTile):
         steps, warps = self.points / VECTOR, self.thread_count / t.warp
         longest = max(ffma * t.warp / t.fp32_lanes, issue)
         slots = warps * (self.beside * t.warp / t.issue_lanes + steps * longest)
-        lines = grain.line_clocks(self.problem, self.copied, self.points)
+        lines = grain.line_clocks(self.problem, self.copied, self.spread, self.points)
         return (slots,), (warps * steps * wavefronts + lines,)
 
     @cached

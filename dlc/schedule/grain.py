@@ -60,9 +60,17 @@ def fetched_elements(problem: Problem, block: Pair, spread: tuple[Pair, Pair]) -
     return of_rows + columns * (p.column_fetched + p.column_edges * (SECTOR - 1) / beside)
 
 
-def line_clocks(problem: Problem, block: Pair, points: int) -> float:
-    """Clocks of an SM in which copies look up lines of neighbours that are apart."""
-    return points * sum(n * lines for n, lines in zip(block, problem.lines, strict=True))
+def line_clocks(problem: Problem, block: Pair, spread: tuple[Pair, Pair], points: int) -> float:
+    """
+    Clocks of an SM in which copies look up lines: of neighbours that are apart, and of rows of
+    elements that are copied one by one, where those are shorter than a line.
+    """
+    scalar = problem.scalar_row_operands, problem.scalar_column_operands
+    sides = zip(block, problem.lines, scalar, spread, strict=True)
+    return points * sum(
+        n * (lines + single * max(1 / along - 1 / LINE, 0))
+        for n, lines, single, (along, _) in sides
+    )
 
 
 def stored_seconds(
