@@ -86,27 +86,25 @@ Q512, G512, G128, G32, Q128 = (
 )  # fmt: skip
 SQUARE = (4096, 4096, 4096)
 RESIDENT = "producer=1 registers=40 resident=1"
-IN_FLIGHT = "producer=1 products=1"
 TILINGS = (
-    # those that were measured without products in flight, and what is chosen beside
-    Tiling(Q512, (128, 64), (2, 1), 8, options=IN_FLIGHT),
-    Tiling(Q512, (64, 128), (1, 1), 8, options=IN_FLIGHT),
-    Tiling(Q512, (128, 128), (2, 1), 6, options=IN_FLIGHT),
-    Tiling(Q512, (128, 64), (2, 1), 8, multicast="1,2", options=IN_FLIGHT),
-    Tiling(G512, (128, 176), (2, 1), 5, options=IN_FLIGHT),
-    Tiling(G512, (128, 176), (2, 1), 5, multicast="1,2", options=IN_FLIGHT),
-    Tiling(G512, (128, 192), (2, 1), 4, options=IN_FLIGHT),
-    Tiling(G512, (256, 128), (2, 1), 4, options=IN_FLIGHT),
-    Tiling(G128, (128, 48), (2, 1), 8, options=IN_FLIGHT),
-    Tiling(G128, (128, 96), (2, 1), 6, splits=2, options=IN_FLIGHT),
+    Tiling(Q512, (128, 64), (2, 1), 8),
+    Tiling(Q512, (64, 128), (1, 1), 8),
+    Tiling(Q512, (128, 128), (2, 1), 6),
+    Tiling(Q512, (128, 64), (2, 1), 8, multicast="1,2"),
+    Tiling(G512, (128, 176), (2, 1), 5),
+    Tiling(G512, (128, 176), (2, 1), 5, multicast="1,2"),
+    Tiling(G512, (128, 192), (2, 1), 4),
+    Tiling(G512, (256, 128), (2, 1), 4),
+    Tiling(G128, (128, 48), (2, 1), 8),
+    Tiling(G128, (128, 96), (2, 1), 6, splits=2),
     # weights alone, whose chunks lie 4 KB apart: parts of K ask for other ones at a time
-    Tiling(G32, (64, 48), (1, 1), 12, options=IN_FLIGHT),
-    Tiling(G32, (64, 96), (1, 1), 8, splits=2, options=IN_FLIGHT),
-    Tiling(G32, (64, 128), (1, 1), 6, splits=3, options=IN_FLIGHT),
-    Tiling(G32, (64, 48), (1, 1), 6, chunk=128, options=IN_FLIGHT),
-    Tiling(Q128, (64, 64), (1, 1), 8, splits=2, options=IN_FLIGHT),
-    Tiling(SQUARE, (128, 256), (2, 1), 4, options=f"{RESIDENT} products=1"),
-    Tiling(SQUARE, (256, 128), (2, 1), 4, options=f"{RESIDENT} products=1", group=8),
-    Tiling(SQUARE, (256, 192), (2, 1), 3, options=f"{RESIDENT} products=1", group=8),
-    Tiling(SQUARE, (128, 256), (2, 1), 4, options=f"{RESIDENT} products=1", multicast="2,1"),
+    Tiling(G32, (64, 48), (1, 1), 12),
+    Tiling(G32, (64, 96), (1, 1), 8, splits=2),
+    Tiling(G32, (64, 128), (1, 1), 6, splits=3),
+    Tiling(G32, (64, 48), (1, 1), 6, chunk=128),
+    Tiling(Q128, (64, 64), (1, 1), 8, splits=2),
+    Tiling(SQUARE, (128, 256), (2, 1), 4, options=RESIDENT),
+    Tiling(SQUARE, (256, 128), (2, 1), 4, options=RESIDENT, group=8),
+    Tiling(SQUARE, (256, 192), (2, 1), 3, options=RESIDENT, group=8),
+    Tiling(SQUARE, (128, 256), (2, 1), 4, options=RESIDENT, multicast="2,1"),
 )

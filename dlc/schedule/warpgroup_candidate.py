@@ -394,5 +394,4 @@ def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandi
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for rows, columns, groups in product(TILES, widths, GROUPS):
         tile = made(problem, target, (rows, columns), groups, chunk, 2, 1)
-        asked = replace(tile, producer=True, in_flight=not made.apart)
-        yield from (t for t in (tile, asked) if t.fits)
+        yield from (t for t in (tile, replace(tile, producer=True)) if t.fits)

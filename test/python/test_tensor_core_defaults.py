@@ -202,17 +202,17 @@ def _added(x: torch.Tensor, w: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
 
 PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]] = {
     "large blocks, more than SMs": (
-        F.linear, [(4096, 4096), (4096, 4096)], "producer=1 products=1 resident=1",
+        F.linear, [(4096, 4096), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
-    "a warpgroup": (F.linear, [(520, 136), (520, 136)], "producer=1 products=1"),
+    "a warpgroup": (F.linear, [(520, 136), (520, 136)], "producer=1"),
     "parts of K, which another kernel adds": (
-        F.linear, [(64, 4096), (256, 4096)], "producer=1 products=1",
+        F.linear, [(64, 4096), (256, 4096)], "producer=1",
     ),
     "what is added, loaded box by box": (
-        _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 products=1 resident=1",
+        _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 registers=40 resident=1",
     ),
     "large blocks of 144 columns": (
-        F.linear, [(512, 3584), (18944, 3584)], "producer=1 products=1 registers=40 resident=1",
+        F.linear, [(512, 3584), (18944, 3584)], "producer=1 registers=40 resident=1",
     ),
 }  # fmt: skip
 
@@ -252,7 +252,7 @@ STORED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]
     "two products": (
         _gated,
         [(2048, 1024), (4096, 1024), (4096, 1024)],
-        "{store=2}",
+        "",
     ),
     "what is read before": (_updated, [(4096, 4096), (4096, 1024), (4096, 1024)], ""),
     "parts of K in f32": (F.linear, [(64, 4096), (256, 4096)], ""),

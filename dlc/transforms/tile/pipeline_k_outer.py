@@ -56,8 +56,9 @@ class PipelineKOuterPass(SchedulingPass):
     With `products=1`, what a warpgroup multiplies in an iteration need not be summed before the end
     of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
     for others. A chunk's slot is in use, and released, for one iteration more: chunks are requested
-    d - 2 ahead. That takes rings of three slots at least, and points that `register-tile` has dealt
-    to warpgroups. Beside `producer=1`, tensor cores need not wait for warps that release a slot.
+    d - 2 ahead. That takes rings of three slots at least, filled by threads, and points that
+    `register-tile` has dealt to warpgroups. Of rings that TMA fills an H200 computed wrong sums,
+    which the checker does not find: that is refused until it is understood.
 
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
@@ -219,6 +220,9 @@ class PipelineKOuterPass(SchedulingPass):
         if any(op.has_own_sums for op in products):
             message = "what is summed apart is added before the next products are requested"
             raise OptionError("products", message, "leave products out, or apart")
+        if any(fill.source.fill_kind == TMA for fill in fills):
+            message = "an H200 sums wrongly what TMA fetches while products are in flight"
+            raise OptionError("products", message, "leave tma-copy out, or products")
         if any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
@@ -353,7 +357,7 @@ def _in_flight(s: Situation) -> tuple[int, ...]:
     """Whether products may be in flight: worth a try where warpgroups multiply."""
     ops = list(s.kernel.launch.walk())
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
-    fit = rings and all(ring.depth > 2 for ring in rings)
+    fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
     products = [op for op in ops if _is_by_warpgroup(op)]
     own = any(op.has_own_sums for op in products)
     return (0, 1) if fit and products and not own else (0,)
