@@ -54,8 +54,8 @@ def add_generate_options(command: argparse.ArgumentParser) -> None:
         "--backend", metavar="NAME", help="host or cuda, where it runs [cuda or host]"
     )
     command.add_argument(
-        "--no-overlap", action="store_false", dest="overlap", help="each kernel begins when the "
-        "one ahead of it has ended",
+        "--overlap", action=argparse.BooleanOptionalAction, help="kernels begin before the ones "
+        "ahead of them end [where there are several prompts]",
     )  # fmt: skip
     command.add_argument(
         plugins.OPTION, action="append", default=[], metavar="FILE.py", help="a plug-in"

@@ -39,8 +39,8 @@ class OverlapLaunchesPass(ModulePass):
     *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes, and
     memory goes on to be read. Loads do without the read-only cache, which is not kept up to date
     between kernels that overlap, so that a norm may load its row once more. By default, this pass
-    runs where text is generated, whose kernels have weights to ask for, and elsewhere if a program
-    is compiled with `overlap`.
+    runs where several texts are generated, whose kernels have weights to ask for, and elsewhere if
+    a program is compiled with `overlap`.
 
     ```
     kernel.func @scale(%x: memref<64xf32>, %w: memref<64xf32>) -> (%y: memref<64xf32>) … {
