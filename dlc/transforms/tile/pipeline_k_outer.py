@@ -57,8 +57,8 @@ class PipelineKOuterPass(SchedulingPass):
     of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
     for others. A chunk's slot is in use, and released, for one iteration more: chunks are requested
     d - 2 ahead. That takes rings of three slots at least, filled by threads, and points that
-    `register-tile` has dealt to warpgroups. Of rings that TMA fills an H200 computed wrong sums,
-    which the checker does not find: that is refused until it is understood.
+    `register-tile` has dealt to warpgroups. Of rings that TMA fills, nvcc 13.0 reads sums ahead of
+    the last wait: that is refused.
 
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
