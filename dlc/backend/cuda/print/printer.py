@@ -473,12 +473,9 @@ class _KernelPrinter(Accesses):
 def _unrolled(op: scf.ForOp) -> str | None:
     """
     How often a loop's body is to be written, all of it if empty; None where that is left to nvcc. A
-    loop that waits for mbarriers is kept. With products in flight it is written twice: else ptxas
-    has them wait for each other ("serialized", by nvcc 13.0).
+    loop that waits for mbarriers is kept.
     """
     if "unroll" in op.attributes:
         return ""
-    own = list(op.body.block.ops)
-    if any(isinstance(o, kernel.WgmmaWaitOp) and o.pending.value.data for o in own):
-        return " 2"
-    return " 1" if any(isinstance(o, kernel.MbarrierWaitOp) for o in own) else None
+    waits = any(isinstance(o, kernel.MbarrierWaitOp) for o in op.body.block.ops)
+    return " 1" if waits else None
