@@ -30,6 +30,10 @@ class AliasAnalysis:
         modes = [e.fake_mode for e in examples.values() if isinstance(e, FakeTensor)]
         self.mode: AbstractContextManager[object] = modes[0] if modes else nullcontext()
         """In which tensors have no memory whatever their device, and may have sizes."""
+        env = modes[0].shape_env if modes else None
+        self.unguarded = nullcontext if env is None else env.suppress_guards
+        """In which what is asked of sizes says nothing of them: operations may be made of others
+        that ask for numbers (matmul of PyTorch 2.11)."""
         self.device = None if modes else torch.device("meta")
         """Of tensors without memory, if that is not their own."""
         with self.mode:
@@ -81,8 +85,9 @@ class AliasAnalysis:
             computed = node.meta.get("val")
             if not isinstance(computed, torch.Tensor) or kinds != {_kind(value)}:
                 continue
-            if computed.stride() == value.stride() and _fills_storage(value):
-                return node
+            with self.unguarded():
+                if computed.stride() == value.stride() and _fills_storage(value):
+                    return node
         return None
 
     def _value_of(self, node: Node) -> Any:
@@ -90,7 +95,7 @@ class AliasAnalysis:
         if node not in self.values:
             if _may_be_view(node):
                 call = tree_map(self._without_memory, (node.args, dict(node.kwargs)))
-                with self.mode:
+                with self.mode, self.unguarded():
                     self.values[node] = node.target(*call[0], **call[1])  # type: ignore[operator]
             else:
                 with self.mode:
