@@ -153,6 +153,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         ],
         (X,),
     ),
+    "of an integer and a float": (
+        lambda x: [
+            (x * (i * 2.5), x / (i - m), 0.5 * i + x, x - m * i, i + m - m, i % m, 7.5 // i)
+            for i, m in [(x.argmax().item(), x.max().item() * 1e17)]
+        ],
+        (X,),
+    ),
     "filled": (filled, (X,)),
     "in control flow": (
         lambda x: torch.cond(x.sum() > 0, torch.neg, lambda x: x * math.sqrt(2.0), (x,)),

@@ -90,11 +90,10 @@ def _names() -> list[tuple[ModuleType | type, str]]:
 
 @cache
 def _operators() -> list[tuple[type, str]]:
-    """Methods of symbols: those of integers give floats where they are divided by one, too."""
-    of_floats = [f"__{side}{name}__" for name in ARITHMETIC for side in ("", "r")]
-    quotients = ((torch.SymInt, name) for name in of_floats if name.endswith("floordiv__"))
-    methods = [*((torch.SymFloat, name) for name in of_floats), *quotients]
-    return [(kind, name) for kind, name in methods if name in vars(kind)]
+    """Methods of symbols; those of integers, which call those of floats untraced, too."""
+    names = [f"__{side}{name}__" for name in ARITHMETIC for side in ("", "r")]
+    kinds = (torch.SymFloat, torch.SymInt)
+    return [(kind, name) for kind in kinds for name in names if name in vars(kind)]
 
 
 @cache
