@@ -54,9 +54,8 @@ def add_generate_options(command: argparse.ArgumentParser) -> None:
         "--backend", metavar="NAME", help="host or cuda, where it runs [cuda or host]"
     )
     command.add_argument(
-        "--overlap", action=argparse.BooleanOptionalAction, help="kernels begin before the ones "
-        "ahead of them end [where there are several prompts]",
-    )  # fmt: skip
+        "--overlap", action="store_true", help="kernels begin before the ones ahead of them end"
+    )
     command.add_argument(
         plugins.OPTION, action="append", default=[], metavar="FILE.py", help="a plug-in"
     )

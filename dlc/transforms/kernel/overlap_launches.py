@@ -38,9 +38,9 @@ class OverlapLaunchesPass(ModulePass):
     ended. What is asked for into the L2 cache changes nothing, whoever writes it.
     *Faster because* blocks are started, and mbarriers made, while the kernel ahead finishes, and
     memory goes on to be read. Loads do without the read-only cache, which is not kept up to date
-    between kernels that overlap, so that a norm may load its row once more. By default, this pass
-    runs where several texts are generated, whose kernels have weights to ask for, and elsewhere if
-    a program is compiled with `overlap`.
+    between kernels that overlap, so that a norm may load its row once more. By default, it
+    does not run: an H200 leaves 0.1 us between kernels of a graph, and was slower so
+    (bench/NOTES.md). `dlc.compile` has `overlap=True`, `dlc generate` has `--overlap`.
 
     ```
     kernel.func @scale(%x: memref<64xf32>, %w: memref<64xf32>) -> (%y: memref<64xf32>) … {

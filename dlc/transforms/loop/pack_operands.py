@@ -29,6 +29,7 @@ class PackOperandsPass(ModulePass):
     """
     Copies an operand of a contraction of which blocks cannot fetch 16 bytes at once to memory in
     which they can: a dimension for each axis that it varies along, rows or columns the last one.
+
     With `precision=tf32` on sm_90, where warpgroups multiply what lies along K, K is the last of an
     operand that does not, if the other one does.
 

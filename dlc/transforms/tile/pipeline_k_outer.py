@@ -55,10 +55,10 @@ class PipelineKOuterPass(SchedulingPass):
 
     With `products=1`, what a warpgroup multiplies in an iteration need not be summed before the end
     of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
-    for others. A chunk's slot is in use, and released, for one iteration more: chunks are requested
-    d - 2 ahead. That takes rings of three slots at least, filled by threads, and points that
-    `register-tile` has dealt to warpgroups. Of rings that TMA fills, nvcc 13.0 reads sums ahead of
-    the last wait: that is refused.
+    for others. A chunk's slot is in use for one iteration more: chunks are requested d - 2 ahead.
+    That takes rings of three slots at least, filled by threads, and points that `register-tile` has
+    dealt to warpgroups. Of rings that TMA fills, nvcc 13.0 reads sums ahead of the last wait: that
+    is refused.
 
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
@@ -133,7 +133,6 @@ class PipelineKOuterPass(SchedulingPass):
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         if self.producer and not unable:
-            _put_in_flight(list(loops), products, self.products)
             return self._give_producer(kernel, list(loops), list(rings), target_of(module))
         if self.registers and not self.producer:
             raise OptionError("registers", "no producer keeps registers", _A_PRODUCER)
@@ -143,7 +142,8 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("turns", "threads of all warpgroups meet for copies", _A_PRODUCER)
         for loop, own in loops.items():
             _pipeline(loop, own, self.products)
-        _put_in_flight(list(loops), products, self.products)
+        for op in products if self.products else ():
+            op.pending = IntegerAttr(self.products, i64)
         in_use = 1 + self.products
         ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
         alone = f", without a producer: {unable}" if unable else ""
@@ -373,22 +373,6 @@ def _request(ring: tile.RingOp, chunk: Expr | int) -> tile.FillOp:
     fill = tile.FillOp(ring.result, chunk)
     fill.location = ring.location
     return fill
-
-
-def _put_in_flight(
-    loops: Sequence[tile.ReduceOp], products: Sequence[tile.ReduceOp], count: int
-) -> None:
-    """Lets products of so many iterations be in flight, whose slots are released when they are
-    not."""
-    if not count:
-        return
-    for op in products:
-        op.pending = IntegerAttr(count, i64)
-    for loop in loops:
-        for release in [op for op in loop.body.block.ops if isinstance(op, tile.ReleaseOp)]:
-            later = tile.ReleaseOp(release.ring, release.chunk - count)
-            later.location = release.location
-            Rewriter.replace_op(release, later, [])
 
 
 def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp], products: int) -> None:
