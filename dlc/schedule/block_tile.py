@@ -75,9 +75,13 @@ class BlockTile:
 
     @cached
     def chunks(self) -> int:
-        """Chunks that a block works through."""
-        p = self.problem
-        return ceil(ceil(p.k / self.chunk) * p.taps / self.splits)
+        """Chunks that a block works through at most: the last parts of K may have fewer."""
+        return ceil(self.chunks_of_k / self.splits)
+
+    @cached
+    def chunks_of_k(self) -> int:
+        """Chunks of all parts of K."""
+        return ceil(ceil(self.problem.k / self.chunk) * self.problem.taps)
 
     @cached
     def points(self) -> int:

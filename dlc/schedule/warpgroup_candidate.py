@@ -115,12 +115,15 @@ class WarpgroupCandidate(WarpCandidate):
     @property
     def takes_turns(self) -> bool:
         """
-        True if a producer requests what comes next, for blocks that do the work of several. In such
-        a loop ptxas keeps addresses of what is loaded for each sum, which spills (2 KB of 192 sums
-        and 232 registers) unless it is loaded box by box: then there is none.
+        True if a producer requests what comes next, for blocks that do the work of several, each of
+        as many chunks. In such a loop ptxas keeps addresses of what is loaded for each sum, which
+        spills (2 KB of 192 sums and 232 registers) unless it is loaded box by box: then there is
+        none.
         """
         several = self.blocks > self.resident * self.target.sms
-        return self.producer and several and (self.stores_boxes or not self.product.loads_after)
+        alike = not self.problem.skips and self.chunks * self.splits == self.chunks_of_k
+        stored = self.stores_boxes or not self.product.loads_after
+        return self.producer and several and alike and stored
 
     @property
     def turn_clocks(self) -> float:

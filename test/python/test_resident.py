@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Case, str]] = {
     "6 blocks of batches": (product(72, 40, 200, batch=3), RESIDENT),
     "7 blocks, two for each SM": (product(392, 40, 136), RESIDENT.replace("nt=1", "nt=2")),
     "2 blocks, fewer than SMs": (product(72, 64, 200), RESIDENT),
-    "4 blocks that split K": (product(72, 64, 392), SPLIT),
+    "4 blocks that split K": (product(72, 64, 512), SPLIT),
     "4 blocks by mma": (
         product(72, 80, 200, w_turned=True),
         OTHER_PRODUCTS["mma"].replace("producer=1", "producer=1 resident=1"),
@@ -81,6 +81,7 @@ def test_products(name: str) -> None:
 
 REFUSED = {
     "no producer": (TMA.replace("outer", "outer{resident=1}"), "no producer requests what comes"),
+    "parts of 2, 2 and no chunks": (SPLIT.replace("=2", "=3"), "its loop skips chunks"),
 }
 
 

@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.analysis.tile.rings import loop_of
+from dlc.analysis.tile.skips import can_skip
 from dlc.analysis.tile.thread_groups import count_of, lanes_of
 from dlc.analysis.tile.tma_rings import ring_box
 from dlc.dialects import tile
@@ -20,6 +21,7 @@ from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.dialects.register_counts import KEPT, product_obstacle, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
 from dlc.ir.expr import Expr
+from dlc.ir.variance import variance
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARPGROUP, Target, target_of
 from dlc.transforms.step import Decline, SchedulingPass
@@ -75,7 +77,8 @@ class PipelineKOuterPass(SchedulingPass):
 
     With `resident=1` beside it, there are no more blocks than one for each SM (with 2, two), which
     work through those that there would be, in their order: while the ones that compute store a
-    tile's results, the producer requests the first chunks of the next.
+    tile's results, the producer requests the first chunks of the next. Each has as many chunks: a
+    split of K in parts of different lengths is refused.
 
     With `turns=1` beside it, the warpgroups that compute take turns at the tensor cores (`launch
     in_turns`), where an iteration multiplies, computes of the sums and multiplies again, as that of
@@ -271,7 +274,8 @@ def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
 
 def _no_turns(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
     """The reason why a block cannot go on from one block's work to the next, if any."""
-    if any(loop.skips is not None for loop in loops):
+    along = variance(launch)
+    if any(loop.skips is not None or can_skip(loop, along) for loop in loops):
         return "its loop skips chunks, as many as depend on the block"
     if any(isinstance(op, tile.StageOp) for op in launch.walk()):
         return "all threads copy a slab before its loop, the producer's, too"
@@ -303,7 +307,8 @@ def _blocks(launch: tile.LaunchOp) -> int:
 def _residents(s: Situation) -> tuple[int, ...]:
     """Blocks for each SM: worth a try where there are more, and a producer."""
     launch = s.kernel.launch
-    loops = [o for o in launch.walk() if _is_loop(o)]
+    rings = [o for o in launch.walk() if isinstance(o, tile.RingOp)]
+    loops = [loop for loop in map(loop_of, rings) if loop is not None]
     if not s.given.get("producer") or _no_turns(launch, loops):
         return (0,)
     return (0, *(n for n in (1, 2) if n * s.target.sms < _blocks(launch)))
