@@ -314,8 +314,12 @@ def test_numbers(f: Callable[..., Tensor], size: int) -> None:
     check(f, (x,), always=True)
 
 
+def _pool_twice(x: Tensor, size: int) -> Tensor:
+    return F.max_pool2d(F.avg_pool2d(x, (1, size)), (size, 1))
+
+
 @pytest.mark.parametrize("size", [11, 5, 4])
-@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d, _pool_twice])
 def test_numbers_of_pooled_sums(pool: Callable[..., Tensor], size: int) -> None:
     """Windows that share no point are written out, and their sums are one reduce."""
     torch.manual_seed(1)

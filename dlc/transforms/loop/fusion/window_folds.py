@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
+from typing import TypeGuard
 
 from xdsl.builder import Builder
 from xdsl.ir import SSAValue
@@ -17,7 +18,8 @@ from dlc.transforms.loop.fusion.inline import materialize
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 
 MOST_POINTS = 16
-"""Points of a window that are written out: what computes one is there once for each."""
+"""Points of a window, and of those inside of it, that are written out: what computes one is there
+once for each."""
 
 
 def written_out(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
@@ -42,9 +44,9 @@ def written_out(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
         return None
     copy = kernel.clone()
     refs = _refs(copy, tensor)
-    for op in [op for op in copy.walk() if _folds_windows(op, refs)]:
-        assert isinstance(op, ReduceOp)
-        _write_out(op)
+    for op in reversed(list(copy.walk())):  # those inside of others first
+        if _folds_windows(op, refs):
+            _write_out(op)
     normalize_kernel(copy, clean=True)
     return copy
 
@@ -53,16 +55,17 @@ def _refs(kernel: KernelOp, tensor: SSAValue) -> set[SSAValue]:
     return {r for r, v in zip(kernel.input_refs, kernel.inputs, strict=True) if v is tensor}
 
 
-def _folds_windows(op: object, refs: set[SSAValue]) -> bool:
+def _folds_windows(op: object, refs: set[SSAValue]) -> TypeGuard[ReduceOp]:
     """True for a reduce of few points, of which each load of a tensor takes one of its own."""
     if not isinstance(op, ReduceOp) or op.monoid.together or op.yielded.where:
         return False
     if any(op.least(a) != op.most(a) for a in op.axes):
         return False
-    if not 1 < prod(map(op.hint, op.axes)) <= MOST_POINTS:
-        return False
+    points = prod(map(op.hint, op.axes))
     loads = [inner for inner in op.walk() if isinstance(inner, LoadOp) and inner.ref in refs]
-    return bool(loads) and all(_are_apart(load, op) for load in loads)
+    if points == 1 or not 0 < points * len(loads) <= MOST_POINTS:
+        return False
+    return all(_are_apart(load, op) for load in loads)
 
 
 def _are_apart(load: LoadOp, reduce: ReduceOp) -> bool:
