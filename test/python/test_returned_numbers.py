@@ -109,6 +109,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (X,),
     ),
     "compared": (lambda x: [x.max().item() > 3, x.argmax().item() == 3, not_(x)], (X,)),
+    "NaN compared": (
+        lambda x: [(n == n, n != n, -n <= n, n < math.inf) for n in [x.max().item() * math.nan]],
+        (X,),
+    ),
     "operands": (operands, (X, torch.tensor([3, -7, 2]))),
     "bits of integers": (
         lambda x, i: [
@@ -271,8 +275,13 @@ def test_numbers_that_decide_on_shapes_are_refused() -> None:
     for function in (lambda x: x.new_zeros(x.argmax().item()), checked):
         with pytest.raises(UnsupportedError, match="computed from data, expected a tensor"):
             import_program(function, (X,))
-    with pytest.raises(ImportFailure, match="branches on values of a tensor"):
-        import_program(lambda x: x + 1 if torch.equal(x, x) else x, (X,))
+    for branches in (
+        lambda x: x + 1 if torch.equal(x, x) else x,
+        lambda x: [x + 1 if n != n else x for n in [x.max().item()]],
+        lambda x: [x + 1 if n < math.inf else x for n in [x.max().item()]],
+    ):
+        with pytest.raises(ImportFailure, match="branches on values of a tensor"):
+            import_program(branches, (X,))
     with pytest.raises(UnsupportedError, match=r"argument 'beta' of aten.softplus.default takes"):
         import_program(lambda x: torch.nn.functional.softplus(x, x.argmax().item()), (X,))
     with pytest.raises(ImportFailure, match="addmm needs the value of a number that comes from a"):

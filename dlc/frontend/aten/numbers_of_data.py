@@ -45,6 +45,9 @@ ARITHMETIC: dict[str, Callable[..., Tensor]] = {
     "floordiv": torch.floor_divide, "mod": torch.remainder,
 }  # fmt: skip
 """Python's operators of floats, and the same of tensors."""
+COMPARISONS: dict[str, Callable[..., Tensor]] = {
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+}  # fmt: skip
 TAKE_TENSORS = frozenset(
     "add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow rsub "
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal clamp clip clamp_min "
@@ -91,7 +94,7 @@ def _names() -> list[tuple[ModuleType | type, str]]:
 @cache
 def _operators() -> list[tuple[type, str]]:
     """Methods of symbols; those of integers, which call those of floats untraced, too."""
-    names = [f"__{side}{name}__" for name in ARITHMETIC for side in ("", "r")]
+    names = [f"__{side}{name}__" for name in (*ARITHMETIC, *COMPARISONS) for side in ("", "r")]
     kinds = (torch.SymFloat, torch.SymInt)
     return [(kind, name) for kind in kinds for name in names if name in vars(kind)]
 
@@ -235,11 +238,12 @@ def _divided(number: Any, by: Any, /, of_numbers: Callable[..., Any] = divmod) -
 def _of_floats(original: Callable[..., Any], name: str) -> Any:
     """
     Arithmetic that is Python's: as expressions of symbols 0.0 * n is 0, m - n + n is m, and the
-    floor of a quotient that of one that was rounded, as 1.0 / 0.1 is.
+    floor of a quotient that of one that was rounded, as 1.0 / 0.1 is. So are comparisons of two
+    such numbers, as n == n is true of expressions, and of one and what is not finite.
     """
-    operator = name.strip("_")
-    is_reflected = operator not in ARITHMETIC
-    function = ARITHMETIC[operator[is_reflected:]]
+    operator, functions = name.strip("_"), ARITHMETIC | COMPARISONS
+    is_reflected = operator not in functions
+    function = functions[operator[is_reflected:]]
 
     @wraps(original)
     def compute(number: Any, by: Any) -> Any:
@@ -247,6 +251,8 @@ def _of_floats(original: Callable[..., Any], name: str) -> Any:
         is_float = torch.float64 in kinds and isinstance(by, (int, float, *NUMBERS))
         if not is_float or not (is_of_data(number) or is_of_data(by)):
             return original(number, by)
+        if operator in COMPARISONS and isinstance(by, int | float) and math.isfinite(by):
+            return original(number, by)  # as PyTorch asks for powers, untraced
         numbers: tuple[Any, Any] = (by, number) if is_reflected else (number, by)
         one, other = (torch.scalar_tensor(n, dtype=torch.float64) for n in numbers)
         return function(one, other).item()
