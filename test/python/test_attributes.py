@@ -368,6 +368,9 @@ class Progress:
     step: int = 0
     mean: float = 0.0
 
+    def times(self, x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale
+
 
 class Guarded:
     __slots__ = ("scale", "shift")
@@ -397,6 +400,33 @@ def test_fields_of_objects_that_code_does_not_name_make_no_variants() -> None:
     assert len(compiled.variants) == 1
     space.more = 5.0
     assert torch.equal(compiled(X), X * 30)
+
+
+class Called(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress, self.beside = Progress(2.0), Progress(1.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        match self.progress:
+            case Progress(scale, mean=shift):
+                return self.progress.times(x, scale) + shift
+
+
+def test_methods_and_objects_that_are_replaced_and_patterns_make_variants() -> None:
+    model = Called()
+    compiled = dlc.compile(model, (X,), backend="host", target="sm_90")
+
+    def change(of: Any, name: str, value: Any) -> int:
+        setattr(of, name, value)
+        assert torch.equal(compiled(X), model(X))
+        return len(compiled.variants)
+
+    assert change(model, "beside", Progress(3.0)) == 1
+    assert change(model.progress, "scale", 3.0) == 2
+    assert change(model.progress, "mean", 1.0) == 3
+    assert change(model.progress, "times", lambda x, scale: x - scale) == 4
+    assert change(model, "progress", Progress(5.0)) == 5
 
 
 KEPT: dict[str, list[torch.Tensor]] = {"sums": []}

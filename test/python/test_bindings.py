@@ -392,11 +392,15 @@ def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
     """Globals and attributes that code reads, by Python's own disassembler."""
     globals: set[str] = set()
     attributes: set[str] = set()
+    before: Any = None
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             globals.add(instruction.argval)
         elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(instruction.argval)
+        elif instruction.opname == "MATCH_CLASS":
+            attributes.update((*before.argval, "__match_args__"))
+        before = instruction
     texts = [constant for constant in code.co_consts if isinstance(constant, str)]
     if not globals.isdisjoint(("getattr", "hasattr")):
         attributes.update(filter(str.isidentifier, texts))

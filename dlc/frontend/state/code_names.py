@@ -7,6 +7,7 @@ import sys
 from collections.abc import Set as AbstractSet
 from functools import cache
 from types import CodeType
+from typing import Any
 
 NAME_LOADS = {
     dis.opmap[name]: loads
@@ -24,6 +25,10 @@ Bytecode that reads a name: True if a global's, the bits of its argument below t
 of them are 1 where an attribute is only called; None where it never is.
 """
 
+LOAD_CONST, MATCH_CLASS = dis.opmap["LOAD_CONST"], dis.opmap["MATCH_CLASS"]
+MATCHED = "__match_args__"
+"""The attribute of classes that has the names of what patterns as `Point(x, y)` read."""
+
 
 @cache
 def names_in_code(
@@ -31,14 +36,20 @@ def names_in_code(
 ) -> tuple[tuple[str, ...], tuple[str, ...], AbstractSet[str]]:
     """
     The globals that code reads, the attributes, and those of these that it only calls; those of
-    functions in it included. Texts in code that asks for attributes by texts are such, too.
+    functions in it included. Texts in code that asks for attributes by texts are such, too, and
+    names in patterns of classes.
     """
     globals: dict[str, None] = {}
     attributes: dict[str, bool] = {}  # True for those that are only called
     bytecode, high = code.co_code, 0
+    loaded: Any = ()
     for operation, low in zip(bytecode[::2], bytecode[1::2], strict=True):
         argument = high | low
         high = argument << 8 if operation == dis.EXTENDED_ARG else 0
+        if operation == LOAD_CONST:
+            loaded = code.co_consts[argument]
+        elif operation == MATCH_CLASS:  # which follows a constant with the names
+            attributes |= dict.fromkeys((MATCHED, *loaded), False)
         if (load := NAME_LOADS.get(operation)) is None:
             continue
         is_global, flags, calls = load

@@ -62,7 +62,8 @@ class Noted:
         own, kind = _own(self.module), type(self.module)
         if self.name in own and not hasattr(kind, self.name):
             lookup.add(own, self.name)
-            lookup.add_absent(kind, (self.name,))
+            for base in kind.__mro__[:-1]:  # where a property would come first
+                lookup.add_absent(base, (self.name,))
         else:
             lookup.add_attribute(self.module, self.name)
         return True

@@ -16,7 +16,7 @@ from weakref import ProxyTypes
 import torch
 
 from dlc.frontend.state.binding import Binding, Holder
-from dlc.frontend.state.code_names import names_in_code
+from dlc.frontend.state.code_names import MATCHED, names_in_code
 from dlc.frontend.state.constants import CONTAINERS, MISSING, has_value, items_of
 from dlc.frontend.state.foreign import is_foreign
 from dlc.frontend.state.module_attributes import own_attributes
@@ -60,6 +60,8 @@ class Bindings:
     """The modules that are reached, also in containers and objects."""
     _objects: list[Any] = field(default_factory=list)
     """The objects of a user's classes that are reached."""
+    _held: list[Binding] = field(default_factory=list)
+    """Where modules have such objects."""
     _attributes: dict[str, bool] = field(default_factory=dict)
     """The attributes that code names; True for those that it does more with than to call them."""
     _asked: dict[str, bool] = field(default_factory=dict)
@@ -103,18 +105,28 @@ class Bindings:
         """What objects have under names of attributes that were not looked for before."""
         if names := dict(self._attributes.items() - self._asked.items()):
             self._asked |= names
+            self._note_named(self._held, names.keys())
             for value in self._objects:
                 yield from self._in_object(value, names.keys())
 
+    def _note_named(self, bindings: Iterable[Binding], names: AbstractSet[str]) -> None:
+        for binding in bindings:
+            if binding.name in names:
+                self._note(binding)
+
     def _in_object(self, value: Any, names: AbstractSet[str]) -> Iterator[Reached]:
         kind = type(value)
+        if MATCHED in names:
+            names = names | set(getattr(kind, MATCHED, ()))
         asked, replaced = self._kinds.setdefault(kind, (set(), set()))
         if fresh := names - asked:
             asked |= fresh
-            replaced |= {name for name in fresh if has_value(of_class(kind, name))}
+            replaced |= {name for name in fresh if _is_default(of_class(kind, name))}
             yield from self._members(kind, sorted(fresh), (kind,))
         for binding in attributes_named(value, names, names & replaced):
-            if self._attributes[binding.name] or _may_be_called(binding.value):
+            found = binding.value
+            called = of_class(kind, binding.name) if found is MISSING else found
+            if self._attributes.get(binding.name, True) or _may_be_called(called):
                 yield self._note(binding), ()
 
     def _inside(self, value: Any, owners: Owners) -> Iterator[Reached]:
@@ -192,7 +204,11 @@ class Bindings:
 
     def _in_modules(self, kind: type, modules: Sequence[torch.nn.Module]) -> Iterator[Reached]:
         """What modules of one class do when they are called."""
-        held = [v for m in modules for v in own_attributes(m).values() if not has_value(v)]
+        own = [(m, name, v) for m in modules for name, v in own_attributes(m).items()]
+        held = [v for _, _, v in own if not has_value(v)]
+        objects = [Binding(own_of(m) or {}, name) for m, name, v in own if is_users_object(v)]
+        self._held += objects
+        self._note_named(objects, self._asked.keys())
         owners = (kind, *dict.fromkeys(map(type, held)))
         yield from self._members(kind, CALLED_MODULE, owners)
         yield from ((value, ()) for value in held)
@@ -238,9 +254,15 @@ def _modules_in(value: Any, searched: dict[int, Any]) -> Iterator[torch.nn.Modul
             pending += (binding.value for binding in attributes_of(held))
 
 
+def _is_default(value: Any) -> bool:
+    """True for what a class has and its objects may have others in the place of."""
+    return has_value(value) or isinstance(value, FunctionType | staticmethod | classmethod)
+
+
 def _may_be_called(value: Any) -> bool:
-    """False for numbers, tensors and nothing: what `mean` in `x.mean()` is not."""
-    return value is not MISSING and not has_value(value) and not isinstance(value, torch.Tensor)
+    """False for numbers and tensors: what `mean` in `x.mean()` is not; None may give way to it."""
+    is_other = not (has_value(value) or isinstance(value, torch.Tensor))
+    return value is None or callable(value) or is_other
 
 
 def _wrapped(value: Any) -> Any:
