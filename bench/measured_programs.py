@@ -23,15 +23,13 @@ from attention_choices import attention_choices
 from convolution_choices import CONVOLUTIONS
 from halves import LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
+from part_endings import split_step
 from token_choices import token_choices
 from warpgroup_choices import TILINGS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from tensor_cores import HOPPER, RUNGS, SIZE, linear
-
-from dlc.schedule.part_folds import combining
-from dlc.target import get_target
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -166,14 +164,12 @@ def _parts() -> Iterator[Program]:
         ((128, 4096, 1024), "128,64", "16,16", "8,4", 4, 2),
     ):  # fmt: skip
         rows, columns, k = size
-        for combine in ("", " combine=last", " combine=cluster"):
-            how = combine or f' then="{combining(splits, [rows, columns], get_target("sm_90"))}"'
-            split = f",split-matmul-k{{splits={splits}{how}}},blockify"
+        for ending in ("kernel", "last", "cluster"):
+            split = f",{split_step(splits, ending, (rows, columns))}blockify"
             schedule = _TILES.format(
                 bk=16, block=block, thread=thread, group="", points=points, depth=3,
                 strips=_STRIPS.format(strip),
             ).replace(",blockify", split)  # fmt: skip
-            ending = combine.partition("=")[2] or "kernel"
             name = f"choices/parts.{rows}x{k}x{columns}.{block.replace(',', 'x')}.{splits}.{ending}"
             made = of_function(matmul, (rows, k), (k, columns))
             yield Program(name, made, {"schedules": {"matmul": schedule}})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from part_endings import split_step
 from torch import Tensor
-
-from dlc.schedule.part_folds import combining
-from dlc.target import get_target
 
 HEADS, GROUPS, WIDTH, KEYS = 32, 4, 64, 2048
 """Heads of queries and of keys, and their elements, as of TinyLlama, and what a cache holds."""
@@ -130,11 +128,3 @@ def _attention() -> Iterator[tuple[int, str, str]]:
 def _split(parts: int, ending: str, rows: int) -> str:
     """The step that splits keys, of which a length tells the last."""
     return split_step(parts, ending, (rows, GROUPS, HEADS // GROUPS, WIDTH), 3, " deal=turns")
-
-
-def split_step(
-    parts: int, ending: str, extents: Sequence[int], results: int = 1, deal: str = ""
-) -> str:
-    then = combining(parts, extents, get_target("sm_90"), results)
-    how = f'then="{then}"' if ending == "kernel" else f"combine={ending}"
-    return f"split-matmul-k{{splits={parts}{deal} {how}}},"

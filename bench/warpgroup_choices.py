@@ -10,10 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from dlc.schedule.part_folds import combining
-from dlc.target import get_target
-
-CHIP = "sm_90"
+from part_endings import split_step
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,13 @@ class Tiling:
         own = height // down, width // across
         options = [f"store={self.places}"] if self.splits == 1 else []
         options += [f"multicast={self.multicast}"] if self.multicast else []
-        steps = ["tileify", f"chunk-matmul-k{{bk={self.chunk} vector={self.vector}}}"]
-        if self.splits > 1:
-            then = f'then="{combining(self.splits, [rows, columns], get_target(CHIP))}"'
-            how = then if self.ending == "kernel" else f"combine={self.ending}"
-            steps.append(f"split-matmul-k{{splits={self.splits} {how}}}")
+        splits = self.splits > 1
+        split = split_step(self.splits, self.ending, (rows, columns)) if splits else ""
         group = f" group={self.group}" if self.group else ""
-        steps += [
-            f"blockify-launch{{block={height},{width} thread={down},{across}{group}}}",
+        steps = [
+            "tileify",
+            f"chunk-matmul-k{{bk={self.chunk} vector={self.vector}}}",
+            f"{split}blockify-launch{{block={height},{width} thread={down},{across}{group}}}",
             f"stage-inputs{{budget={(height + width) * self.chunk * 32 // self.vector}}}",
             f"register-tile{{extents={own[0]},{own[1]} mma=m64n{own[1]}k{self.vector}"
             f"{' precision=tf32' if self.vector == 8 else ''}}}",
