@@ -154,6 +154,9 @@ op("fmod of large quotients", lambda x, y: (torch.fmod(x, y), x % y, x // y),
 op("fmod of quotients beyond all floats", lambda x, y: (torch.fmod(x, y), x % y, x // y, x % 0.5),
    torch.tensor([3e38, -3e38, 2e-45, inf, 7, -4, 1e30]).double() ** 8,
    torch.tensor([7, 1e-37, 3e-45, 3, inf, 2, 0.3]).double())  # fmt: skip
+op("signs of remainders that are 0", lambda x: [
+    1 / rest for rest in (torch.fmod(x, 2), x % 2, x % -2, x % 3, x // 2, x // -5)
+   ], torch.tensor([-4, -0.0, 0, 4, -3, 3]))  # fmt: skip
 op("numbers", lambda x: (x + 1, 2 - x, x * 3, 1 / x, x % 0.7, x // 0.3, x.fmod(-0.7), x > 0.5,
                          torch.remainder(5, x)), normal(3, 5))  # fmt: skip
 op("quotients", lambda x, y: [torch.div(x, y, rounding_mode=m) for m in (None, "floor", "trunc")],

@@ -107,7 +107,7 @@ def test_operators_run_on_the_host() -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_a_quotient_beyond_its_type_has_no_remainder() -> None:
+def test_a_quotient_beyond_its_type_has_a_remainder() -> None:
     x, y = torch.tensor([1e30, -1e30, 1e30]), torch.tensor([1e-30, 1e-30, 0.75])
 
     def remainders(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -117,7 +117,7 @@ def test_a_quotient_beyond_its_type_has_no_remainder() -> None:
         interpreted(remainders, [x, y])[0][-1],
         dlc.compile(remainders, (x, y), backend="host")(x, y),
     ):
-        assert found.isnan().tolist() == [[True, True, False]] * 2
+        assert torch.equal(found, remainders(x, y))
 
 
 # The same cases with other arguments.

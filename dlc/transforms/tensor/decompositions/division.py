@@ -11,9 +11,9 @@ from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float
 
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder of the quotient rounded towards zero, exactly."""
+    """The remainder of the quotient rounded towards zero, exactly; zeros have the sign of `x`."""
     if y.is_whole_power_of_two:
-        return x - s.trunc(x / y) * y
+        return (x - s.trunc(x / y) * y).copysign(x)
     return x.fmod(y)
 
 
@@ -24,7 +24,7 @@ def _differs_in_sign(rest: Scalar, y: Scalar) -> Scalar:
 def remainder_of_floor(x: Scalar, y: Scalar) -> Scalar:
     """The remainder of the quotient rounded down: it has the sign of the divisor."""
     rest = fmod(x, y) if x.is_float else x.remainder(y)
-    return rest + _differs_in_sign(rest, y).select(y, 0)
+    return _differs_in_sign(rest, y).select(rest + y, rest)
 
 
 def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
@@ -35,7 +35,7 @@ def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
     quotient = (x - rest) / y - _differs_in_sign(rest, y).to(x.element)
     whole = s.floor(quotient)
     whole = whole + (quotient - whole > 0.5).to(x.element)
-    return y.eq(0).select(ratio, whole)
+    return y.eq(0).select(ratio, whole.copysign(ratio))  # which matters where it is 0
 
 
 @lower(
