@@ -106,6 +106,22 @@ def test_few_rows_share_the_keys(rows: int, keys: int, *, is_split: bool) -> Non
         torch.testing.assert_close(in_one(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 
 
+def test_lengths_of_32_bits() -> None:
+    """They are widened where they are compared, which keeps no scores from tensor cores."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, count: Tensor) -> Tensor:
+        held = torch.arange(k.shape[2]) < count[:, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=held[:, None, None])
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 2, 33, 64), (2, 2, 90, 64), (2, 2, 90, 64)
+    halves = [torch.randn(shape, generator=generator).bfloat16() for shape in shapes]
+    count = torch.tensor([90, 37], dtype=torch.int32)
+    compiled = dlc.compile(attend, (*halves, count), "sm_80", "host")
+    exact = attend(*(x.double() for x in halves), count)
+    torch.testing.assert_close(compiled(*halves, count).double(), exact, rtol=2**-8, atol=2e-3)
+
+
 BY_WARPS = (
     "tileify,chunk-matmul-k{{bk=64 vector=16}},{}blockify-launch{{block=16,64 thread=1,1}},"
     "stage-inputs{{budget=40000 compute=true points=4,8}},register-tile{{extents=16,64 "

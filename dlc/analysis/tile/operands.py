@@ -195,7 +195,9 @@ def _computes(kernel: tile.KernelOp, op: Operation) -> bool:
     """True if an operation loads of an input or a slab, folds, or is arithmetic."""
     if isinstance(op, tile.LoadOp):
         return op.ref in kernel.constant_refs or _slab_of(op) is not None
-    return isinstance(op, tile.ReduceOp) or (not op.regions and op.has_trait(Pure))
+    # Of xDSL's casts, this one alone is not said to be pure.
+    pure = op.has_trait(Pure) or isinstance(op, arith.ExtSIOp)
+    return isinstance(op, tile.ReduceOp) or (not op.regions and pure)
 
 
 def _places(
