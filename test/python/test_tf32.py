@@ -163,7 +163,7 @@ def test_tf32_by_default() -> None:
     assert re.search(r"mma=m64n\d+k8 precision=tf32", made.kernels[0].schedule)
     assert compare(made(x, w), F.linear(x.double(), w.double()), F.linear(x, w), 512,
                    precision="tf32").ok  # fmt: skip
-    for columns, laid_out in ((16, False), (512, True)):
+    for columns, laid_out in ((16, False), (1024, True)):
         x, y = torch.randn(512, 512), torch.randn(512, columns)
         other = dlc.compile(torch.matmul, (x, y), "sm_90", "host", precision="tf32")
         assert any("_packed" in k.name for k in other.kernels) == laid_out
