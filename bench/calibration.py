@@ -18,7 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, prod
 from pathlib import Path
 from statistics import geometric_mean
@@ -185,10 +185,9 @@ def tiling_of(tiled: Tiled, schedule: str, target: Target) -> Candidate | None:
         return Candidate(problem, target, thread, threads, *rest, lone=lone)
     assert problem.tensor is not None
     if mma.startswith("m64"):
-        asks, in_flight = "producer=1" in schedule, "products=1" in schedule
+        asks = "producer=1" in schedule
         made = warpgroup_candidate_of(problem.tensor)
-        tile = made(problem, target, thread, threads, *rest, producer=asks)
-        return replace(tile, in_flight=in_flight)
+        return made(problem, target, thread, threads, *rest, producer=asks)
     precision = found.get("precision", target.precision)
     made = warp_candidate_of(problem.tensor.type, precision)
     return made(problem, target, thread, threads, *rest)

@@ -197,11 +197,6 @@ class Candidate(BlockTile):
         """Bytes a second that all SMs draw of L2."""
         return self.target.l2_bandwidth
 
-    @property
-    def ahead(self) -> int:
-        """Chunks on their way while one is multiplied."""
-        return self.depth - 1
-
     def _awaited(self, running: float) -> float:
         """
         Clocks from a chunk to the next at least: those of the chunks that are requested ahead share
@@ -214,7 +209,7 @@ class Candidate(BlockTile):
             rounds = self.copies / COPY_INSTRUCTIONS / self.thread_count
             arriving += (ceil(rounds / UNROLLED_ROUNDS) - 1) * t.latency_clocks
         if self.rings:
-            return max(passing, arriving / max(self.ahead, 1), self.path_clocks)
+            return max(passing, arriving / max(self.depth - 1, 1), self.path_clocks)
         if self.chunks == 1:  # whose way is before all
             return max(passing, self.path_clocks)
         return max(arriving + self.busy_clocks(1), self.path_clocks)

@@ -45,11 +45,8 @@ SCORE_WAVEFRONTS = 9
 largest, again for its power, which is stored and read for the sum, and parts of rows beside."""
 FOLDED = 4
 """Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
-CHAINED = 40
-"""Clocks of a score of a block's only row, beyond EASY of a chunk: one thread folds them one after
-the other, and values come through registers. Measured on an H200 of 8192 keys in 12 parts by 32
-threads: 17,700 clocks for 128 keys, of 6,200 by instructions; none beyond these for 32."""
 EASY = 32
+"""Scores of a block's only row, of a chunk, beyond which each takes `Target.chained_clocks`."""
 UNHIDDEN_ROW = 0.05
 """Of such a block, the share of what its warps do that memory does not hide."""
 SWEPT = 1.25
@@ -304,7 +301,9 @@ class CascadeCandidate:
     def path_clocks(self) -> float:
         """Clocks of a chunk of a warp that a scheduler has to itself."""
         ffma, *others = self.instructions
-        chained = max(self.chunk - EASY, 0) * CHAINED if self.block[0] == 1 else 0
+        chained = (
+            max(self.chunk - EASY, 0) * self.target.chained_clocks if self.block[0] == 1 else 0
+        )
         return path_clocks(ffma, sum(others), self.target) + chained
 
     def busy_clocks(self, running: int) -> float:

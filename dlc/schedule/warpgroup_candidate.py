@@ -67,8 +67,6 @@ class WarpgroupCandidate(WarpCandidate):
     """
 
     producer: bool = False
-    in_flight: bool = False
-    """True if the products of a chunk are in flight while the next are asked for."""
     depths: ClassVar[tuple[int, ...]] = (8, 6, 4, 3, 2)
     chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL,)
 
@@ -95,14 +93,9 @@ class WarpgroupCandidate(WarpCandidate):
     def pipeline(self) -> str:
         if not self.producer:
             return super().pipeline
-        options = " products=1" if self.in_flight else ""
-        options += f" registers={KEPT}" if self.gives_registers else ""
+        options = f" registers={KEPT}" if self.gives_registers else ""
         options += f" resident={self.resident}" if self.takes_turns else ""
         return f"{super().pipeline}{{producer=1{options}}}"
-
-    @property
-    def ahead(self) -> int:
-        return self.depth - 1 - self.in_flight
 
     @property
     def sm_rate(self) -> float:
@@ -191,7 +184,7 @@ class WarpgroupCandidate(WarpCandidate):
     def seconds(self) -> float:
         """Infinite for what cannot be: where blocks fold parts themselves all threads meet."""
         meet = self.producer and self.ending != "workspace"
-        slots = self.ahead < 1 or max(self.chunks, SLOTS) < self.depth
+        slots = max(self.chunks, SLOTS) < self.depth
         return inf if not self.rings or slots or meet else super().seconds
 
     def busy_clocks(self, running: float) -> float:
@@ -201,7 +194,7 @@ class WarpgroupCandidate(WarpCandidate):
     def _waiting(self, running: float) -> float:
         """Clocks that tensor cores wait for warpgroups of so many blocks."""
         t, others = self.target, running * prod(self.threads) - 1
-        waiting = 0 if self.in_flight else t.waiting_clocks * (1 - HIDDEN * min(others, 1))
+        waiting = t.waiting_clocks * (1 - HIDDEN * min(others, 1))
         return waiting + (0 if self.producer else t.asking_clocks)
 
     @cached
