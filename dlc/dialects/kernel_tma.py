@@ -316,8 +316,29 @@ class TmaLoadOp(TmaLoadOpBase):
         super().__init__(operands=[tensor_map, target, barriers, indices], properties={"map": map})
 
 
+def start_obstacle(
+    type: MemRefType[Attribute], box: Sequence[int], coordinates: Sequence[Expr]
+) -> str | None:
+    """
+    The reason why no boxes that begin at these subscripts of a tensor can be copied; None if they
+    can. Where a box begins in memory has to be a multiple of 16 bytes, as the tensor and its
+    strides are: elsewhere the instruction is an illegal one. The PTX ISA does not say so; Triton's
+    interpreter asks for it, too ("block offset start must be 16-byte aligned", issue 8657).
+    """
+    start = coordinates[map_dims(shape_of(type), box)[-1]]
+    unit = TENSOR_ALIGNMENT // element_bytes(type.element_type)
+    if start % unit == Expr():
+        return None
+    return (
+        f"expected boxes that begin at a multiple of {TENSOR_ALIGNMENT} bytes of a row, "
+        f"{unit} element{'s' * (unit > 1)}"
+    )
+
+
 def verify_coordinates(map: TensorMapOp, coordinates: Sequence[Expr]) -> None:
-    """Checks that a box begins at 0 along what is no dimension of its map."""
+    """Checks that a box begins at 0 along what is no dimension of its map, and in a row aligned."""
+    if obstacle := start_obstacle(map.type, map.box_sizes, coordinates):
+        raise VerifyException(obstacle)
     for d, coordinate in enumerate(coordinates):
         if d not in map.dims and within(coordinate, 1):
             low, high = bounds(coordinate)

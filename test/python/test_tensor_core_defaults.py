@@ -69,6 +69,9 @@ BY_GROUPS: dict[str, Program] = {
         [(500, 136), (1032, 136), (1032, 136)], 136,
     ),
     "odd rows, which threads copy": (F.linear, [(600, 131), (1100, 131)], 131),
+    "columns from the third on, which threads copy": (
+        lambda x, w: F.linear(x[:, 3:131], w), [(600, 136), (1100, 128)], 128,
+    ),
 }  # fmt: skip
 
 

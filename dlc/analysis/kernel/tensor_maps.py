@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from dlc.analysis.kernel.layout import linear_offset
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims
+from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims, start_obstacle
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size, divides
@@ -59,11 +59,17 @@ def _offset(type: MemRefType[Attribute]) -> int:
     return linear_offset(type, zero).constant * element_bytes(type.element_type)
 
 
-def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int) -> str | None:
+def tma_obstacle(
+    type: MemRefType[Attribute],
+    box: Sequence[int],
+    alignment: int,
+    begin: Sequence[Expr] | None = None,
+) -> str | None:
     """
     The reason why the accelerator cannot copy boxes of these sizes from a memref whose address
-    is a multiple of `alignment` bytes; None if it can. Of sizes only divisors are asked: how far a
-    memref reaches, `narrow_sizes` sees to, and the launch, which knows their numbers.
+    is a multiple of `alignment` bytes, or none that begin at these subscripts; None if it can. Of
+    sizes only divisors are asked: how far a memref reaches, `narrow_sizes` sees to, and the launch,
+    which knows their numbers.
     """
     if not shape_of(type):
         return "expected at least one dimension, found none"
@@ -84,4 +90,4 @@ def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int
                 f"expected strides of a multiple of {TENSOR_ALIGNMENT} bytes below 2^40, found "
                 f"{stride} bytes"
             )
-    return None
+    return None if begin is None else start_obstacle(type, box, begin)

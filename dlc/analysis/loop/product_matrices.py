@@ -67,9 +67,8 @@ def stored_bytes(outer: loop.ForOp, row: SSAValue, column: SSAValue) -> int:
         return 0
     if store.where or store.ref in kernel.updated_refs:
         return 0
-    box = [PERIOD if {row, column}.intersection(s.values()) else 1 for s in store.subscripts]
-    obstacle = tma_obstacle(type, box, kernel.alignment(store.ref))
-    return element_bytes(type.element_type) if obstacle is None else 0
+    boxes = _is_boxes(store, row, column, kernel.alignment(store.ref))
+    return element_bytes(type.element_type) if boxes else 0
 
 
 def _stores(op: Operation) -> bool:
@@ -88,6 +87,11 @@ def has_boxes(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool:
     """True if TMA can copy boxes along K and the axis."""
     load = factor.owner
     assert isinstance(load, loop.LoadOp)
-    kernel = _kernel_of(load)
-    box = [PERIOD if {k, axis}.intersection(s.values()) else 1 for s in load.subscripts]
-    return tma_obstacle(memref_of(load.ref), box, kernel.alignment(load.ref)) is None
+    return _is_boxes(load, k, axis, _kernel_of(load).alignment(load.ref))
+
+
+def _is_boxes(op: loop.LoadOp | loop.StoreOp, a: SSAValue, b: SSAValue, alignment: int) -> bool:
+    """True if TMA can copy boxes along two axes of what is accessed, from the first points on."""
+    box = [PERIOD if {a, b}.intersection(s.values()) else 1 for s in op.subscripts]
+    begin = [s.substitute(lambda value: 0 if value in (a, b) else None) for s in op.subscripts]
+    return tma_obstacle(memref_of(op.ref), box, alignment, begin) is None

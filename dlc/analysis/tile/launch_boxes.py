@@ -31,8 +31,10 @@ def store_obstacle(launch: tile.LaunchOp, op: tile.StoreOp) -> str | None:
     boxes = warp_boxes(op, registers_of(launch))
     if isinstance(boxes, str):
         return boxes
+    within_box = {lanes[-3], boxes.pair, boxes.tiles}  # the columns of a box, whole rows of it
+    begin = [e.substitute(lambda v: 0 if v in within_box else None) for e in op.subscripts]
     return _lane_obstacle(launch, op, lanes, boxes) or tma_obstacle(
-        boxes.type, boxes.sizes, kernel.alignment(op.ref)
+        boxes.type, boxes.sizes, kernel.alignment(op.ref), begin
     )
 
 

@@ -81,7 +81,7 @@ def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
     if slab.steps is not None:
         return f"expected all elements of a box, found steps of {list(slab.slab_steps)}"
     alignment = kernel.alignment(slab.source)
-    if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
+    if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment, slab.subscripts):
         return obstacle
     layout, box = ring.ring_type.layout, [n for n in ring_box(ring) if n != 1]
     swizzle = layout.bytes.data if isinstance(layout, SwizzleAttr) else 0

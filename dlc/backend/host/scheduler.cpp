@@ -905,6 +905,8 @@ static BulkCopy bulk_copy(
   const unsigned alignment = std::max(128u, copy.map.swizzle_bytes * 8);
   if (reinterpret_cast<uintptr_t>(shared) % alignment)
     worker->fail("%s_%dd needs a slot at a multiple of %u bytes", what, rank, alignment);
+  if (at[0] * int64_t(copy.map.element_bytes) % 16)
+    worker->fail("%s_%dd begins at element %d of a row, no multiple of 16 bytes", what, rank, at[0]);
   std::copy(at, at + rank, copy.at);
   return copy;
 }

@@ -239,9 +239,9 @@ def _unable(kernel: tile.KernelOp, rings: Sequence[tile.RingOp]) -> str:
     if any(ring.fill_kind == TMA for ring in rings):
         return ""
     for ring in rings:
-        source = ring.slab.source
+        slab, source = ring.slab, ring.slab.source
         if obstacle := tma_obstacle(
-            ring.slab.source_type, ring_box(ring), kernel.alignment(source)
+            slab.source_type, ring_box(ring), kernel.alignment(source), slab.subscripts
         ):
             return f"TMA copies no boxes of {source.name_hint or 'its source'}, {obstacle}"
     return ""

@@ -62,6 +62,27 @@ func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
 
 // -----
 
+// Windows begin at each element of a row, boxes at every fourth.
+func.func @main(%x: tensor<64xf32>) -> tensor<4xf32> {
+  // REMARK: tma-copy: windows: skipped, x: expected boxes that begin at a multiple of 16 bytes of a row, 4 elements
+  %y = tile.kernel @windows(%x: memref<64xf32> = %x) -> (%y: memref<4xf32>) schedule "tma-copy" {
+    tile.launch block(%b in 4) thread(%t in 1) {
+      %r = tile.ring %x(%n in 3)[%b * 16 + %n] [16] : memref<64xf32> -> memref<2x16xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 3) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x16xf32, #tile.shared> -> memref<16xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<16xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%b] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+
+// -----
+
 // One ring that does not fit, and the others are left as well.
 func.func @main(%x: tensor<64xf32>, %z: tensor<64x9xf32>) -> tensor<1xf32> {
   // CHECK: tile.ring %x

@@ -336,3 +336,14 @@ kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
     %m = kernel.tensor_map %x box [16, 32] : memref<100x64xf32>
   }
 }
+
+// -----
+
+// CHECK: expected boxes that begin at a multiple of 16 bytes of a row, 4 elements
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 9 block 64 {
+  %b = kernel.block_id
+  %m = kernel.tensor_map %x box [8, 32] : memref<100x64xf32>
+  %s = kernel.alloc_shared : memref<8x32xf32, #kernel.shared>
+  %f = kernel.alloc_mbarriers 1
+  kernel.tma_load %m[%b, %b * 4 + 2] -> %s[0, 0], %f[0] : memref<8x32xf32, #kernel.shared>
+}
