@@ -23,6 +23,7 @@ import loop_interpreter
 import dlc
 from dlc.analysis.loop.contraction import contractions
 from dlc.dialects.kernel import LaunchOp
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.frontend.export.fx import import_program
 from dlc.registry import parse_pipeline, register
@@ -422,6 +423,30 @@ def test_what_others_read_is_stored_by_its_first_reader() -> None:
     (kernel,) = kernels(module)
     assert len(kernel.results) == 2
     assert any("the result of @add stored, too" in text for text in remarks)
+
+
+def running_norm(x: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As a batch norm while training: a mean has three readers, the variance two."""
+    v, m = torch.var_mean(x, (0, 2))
+    scaled = (x - m[:, None]) * torch.rsqrt(v[:, None] + 1e-5)
+    return scaled, mean * 0.9 + m * 0.1, var * 0.9 + v * 0.1
+
+
+def test_it_is_stored_by_the_reader_with_which_it_pays_most() -> None:
+    module = loops(running_norm, (64, 64, 65536), (64,), (64,))  # pyright: ignore[reportArgumentType]
+    remarks = run(module, "fuse-loops")
+    reading = [k for k in kernels(module) if any(shape_of(v.type)[1:] for v in k.inputs)]
+    assert len(reading) == 2  # one sweep for both moments, and what needs them
+    assert any("in one sweep of moments" in text for text in remarks)
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 33), (2, 3, 1), (4, 1, 100)])
+def test_numbers_of_moments_that_several_read(shape: tuple[int, ...]) -> None:
+    args = torch.randn(shape) + 100, torch.randn(shape[1]), torch.rand(shape[1])
+    program = dlc.compile(running_norm, args, target="sm_90", backend="host")
+    for found, exact in zip(program(*args), running_norm(*(a.double() for a in args))):
+        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert {verdict.answer for verdict in program.check()} <= {"clean"}
 
 
 @pytest.mark.parametrize("rows", [512, 3, 1, 0])

@@ -25,6 +25,7 @@ from dlc.transforms.loop.fusion.merge_order import STAGES, Stage, anything, chai
 from dlc.transforms.loop.fusion.merging import MAX_COPIED, MAX_OPS, Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
+from dlc.transforms.loop.fusion.storing import earliest, stand_first
 from dlc.transforms.loop.fusion.together import together
 from dlc.transforms.loop.fusion.wishes import (
     check_groups,
@@ -110,6 +111,11 @@ class _Trial:
     apart: float
     is_bound: bool = False
     """True if `merged` is a lower bound, which was enough to tell that the merge does not pay."""
+
+    @property
+    def saved(self) -> float:
+        """Seconds."""
+        return self.apart - self.merged
 
     def __str__(self) -> str:
         names = ", ".join(f"@{kernel.name_}" for kernel in self.consumers)
@@ -215,6 +221,11 @@ class _Fusion:
         if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
             return False
+        if len(consumers) > 1 and self.merges.facts(producer).reduces and not must:
+            stored = self._storing(producer)
+            if stored is not None and stored[0].saved > trial.saved:
+                self._store(*stored)
+                return True
         for consumer, new in zip(consumers, merged, strict=True):
             self._replace([producer], consumer, new, str(trial), rename=not stays)
         if not stays:
@@ -409,30 +420,47 @@ class _Fusion:
 
     def _try_storing(self, producer: KernelOp) -> bool:
         """
-        Merges `producer`, whose result several operations read, into the first of them, which
-        stores it for the others, if that is legal and pays.
+        Merges `producer`, whose result several operations read, into the one of them with which
+        that pays most, which stores it for the others.
         """
+        if (found := self._storing(producer)) is None:
+            return False
+        trial, merged = found
+        (consumer,) = trial.consumers
+        if trial.merged >= trial.apart and not demanded(producer, [consumer]):
+            return False
+        self._store(trial, merged)
+        return True
+
+    def _storing(self, producer: KernelOp) -> tuple[_Trial, Merged] | None:
+        """The best merge of `producer` into one of those that read its result, if any is legal."""
         uses = [use.operation for result in producer.results for use in result.uses]
         users = {op for use in uses if (op := self.block.find_ancestor_op_in_block(use))}
-        first = next((op for op in self._kernels() if op in users), None)
-        if len(users) < 2 or first is None or self._obstacle(producer, [first]) is not None:
-            return False
-        if any(op.is_before_in_block(first) for op in users if op is not first):
-            return False
-        merged = None if first.updated_refs else self.merges.merge(producer, first, stores=True)
-        if merged is None:
-            return False
-        facts, old = self.merges.facts_of(merged), (producer, first)
-        apart = sum(self.merges.facts(k).seconds for k in old)
-        trial = _Trial(producer, (first,), facts.seconds, apart)
-        if facts.size > MAX_OPS or (facts.seconds >= apart and not demanded(producer, [first])):
-            return False
-        told = f"{trial}, the result of @{producer.name_} stored, too"
-        result = producer.results[0]
-        kernel = self._replace([producer], first, merged, told, rename=True)
+        if len(users) < 2:
+            return None
+        found: list[tuple[_Trial, Merged]] = []
+        for consumer in stand_first(users):
+            if consumer.updated_refs or self._obstacle(producer, [consumer]) is not None:
+                continue
+            if (merged := self.merges.merge(producer, consumer, stores=True)) is not None:
+                facts, apart = self.merges.facts_of(merged), self.merges.facts(producer).seconds
+                apart += self.merges.facts(consumer).seconds
+                if facts.size <= MAX_OPS:
+                    found.append((_Trial(producer, (consumer,), facts.seconds, apart), merged))
+        return max(found, key=lambda pair: pair[0].saved, default=None)
+
+    def _store(self, trial: _Trial, merged: Merged) -> None:
+        """Does a merge whose kernel stores what the producer did, ahead of all that read it."""
+        producer, (consumer,) = trial.producer, trial.consumers
+        told, result = f"{trial}, the result of @{producer.name_} stored, too", producer.results[0]
+        kernel = self._replace([producer], consumer, merged, told, rename=True)
         result.replace_all_uses_with(kernel.results[-1])
         self._erase(producer)
-        return True
+        readers = {use.operation for use in kernel.results[-1].uses}
+        here = earliest({kernel, *filter(None, map(self.block.find_ancestor_op_in_block, readers))})
+        if here is not kernel:
+            kernel.detach()
+            Rewriter.insert_op(kernel, InsertPoint.before(here))
 
     def _replace(
         self,

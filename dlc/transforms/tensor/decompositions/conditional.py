@@ -81,13 +81,16 @@ def diag_embed(c: Lowering) -> Lowered:
     rank = len(c.shape)
     offset = c.integer("offset", c.integer("diagonal", 0))
     first, second = c.dim(rank, "dim1", -2), c.dim(rank, "dim2", -1)
-    row, column = dimension(first), dimension(second)
-    difference = column - row - offset
+    row, column = c.iota(first, c.shape), c.iota(second, c.shape)
     rest = [dimension(d) for d in range(rank) if d not in (first, second)]
-    along = row + min(offset, 0) if offset < 0 else row
-    where = [difference, difference * -1]
-    # With an offset the diagonal ends before the last row or column does: subscripts stay inside.
-    return c.move(c.tensor(), [*rest, along], c.shape, where, 0)
+    # With an offset the diagonal ends before the last row or column does.
+    place, last = dimension(first) + min(offset, 0), fixed(shape_of(c.tensor())[-1] - 1)
+    inside = [place] if offset < 0 else [last - place] if offset > 0 else []
+    value = c.move(c.tensor(), [*rest, place], c.shape, inside, 0 if inside else None)
+    # A tensor of its own, as a product reads it: no slab has axes that only a condition knows.
+    return c.elementwise(
+        lambda x, i, j: (j - i).eq(offset).select(x, 0), value, row, column, element=c.element
+    )
 
 
 @lower("slice_scatter")
