@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     MemRefType,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, Region, SSAValue
@@ -147,13 +148,18 @@ class StageOp(SlabOpBase):
     A copy of the slab of `%x` that begins at the subscripts and has the given sizes, made together
     by all threads of the block. Dimensions of size 1 are dropped. Elements beyond `%x` are 0. With
     `step [1, 1, 2]` behind the sizes, every second element along the last dimension is copied.
+
+    One that is `async`, as in `tile.stage async %x[…] …`, is copied by cp.async, which is waited
+    for at once: all that a thread copies is on its way together, and passes no registers.
     """
 
     name = "tile.stage"
+    asynchronous = opt_prop_def(UnitAttr)
     result = result_def(MemRefType)
     custom_directives = (At, MemRef)
     assembly_format = (
-        "$source `` custom<At>($indices, $map, $conditions) $sizes (`step` $steps^)? attr-dict"
+        "(`async` $asynchronous^)? $source `` custom<At>($indices, $map, $conditions) $sizes"
+        " (`step` $steps^)? attr-dict"
         " `:` custom<MemRef>(type($source)) `->` custom<MemRef>(type($result))"
     )
     traits = traits_def(MemoryReadEffect())
@@ -167,6 +173,11 @@ class StageOp(SlabOpBase):
     ) -> None:
         assert isinstance(source.type, MemRefType)
         super().__init__(source, base, sizes, steps, [slab_type(source.type, sizes)])
+
+    @property
+    def is_async(self) -> bool:
+        """True if cp.async copies it."""
+        return self.asynchronous is not None
 
     def verify_(self) -> None:
         self.verify_slab()

@@ -230,11 +230,20 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
     if isinstance(best, WarpgroupCandidate):
         steps += best.ring_steps
     else:
-        steps += [*(rings(best.depth, target) if best.rings else []), "pad-smem"]
+        steps += rings(best.depth, target) if best.rings else _stages(problem, target)
+        steps.append("pad-smem")
     if best.rings:
         steps.append(best.pipeline)
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
     return ",".join(steps)
+
+
+def _stages(problem: Problem, target: Target) -> list[str]:
+    """
+    The step that has slabs which are no rings copied at once; not where chunks are skipped, of
+    which copies are asked for before it is known (`lower-reduces`).
+    """
+    return ["async-copy"] if target.has("cp.async") and not problem.skips else []
 
 
 def _multiplied(best: Candidate) -> str:

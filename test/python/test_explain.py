@@ -49,7 +49,7 @@ def test_neighbours_of_one_pass_share_its_name() -> None:
 def test_what_a_schedule_does_not_name_is_left_out() -> None:
     lines = explain(
         ("pad-smem", "skipped, the kernel's schedule does not name it"),
-        ("async-copy", "skipped, it has no ring (double-buffer makes them)"),
+        ("async-copy", "skipped, it has no ring or stage (stage-inputs makes stages)"),
     )
     assert [line.split()[0] for line in lines[1:]] == ["async-copy", "bind-axes"]
 

@@ -194,7 +194,8 @@ def _write(kernel: tile.KernelOp, op: Filling, type: Attribute) -> BankAccess:
     slab = op.source.slab if isinstance(op, tile.FillOp) else op
     sizes = slab.slab_sizes
     size = element_bytes(type.element_type)
-    width = copy_width(slab, kernel.alignment(slab.source), whole=is_async(op))
+    asynchronous = op.is_async if isinstance(op, tile.StageOp) else is_async(op)
+    width = copy_width(slab, kernel.alignment(slab.source), whole=asynchronous)
     prefix = [0] if isinstance(op, tile.FillOp) else []
     offset = offset_in(type)
 

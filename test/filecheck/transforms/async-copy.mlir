@@ -65,9 +65,32 @@ tile.kernel @done(%A: memref<32x16xf32> = %A) -> () schedule "async-copy" {
   }
 }
 
-// REMARK: async-copy: stages: skipped, it has no ring (double-buffer makes them)
-tile.kernel @stages(%A: memref<32x16xf32> = %A) -> () schedule "async-copy" {
+// Without rings stages are copied so, too; beside rings a wait for them would be one for chunks that
+// are asked for ahead.
+// CHECK-LABEL: tile.kernel @stages
+// CHECK: tile.stage async %A[0, 0] [8, 16]
+// CHECK-NEXT: tile.stage %h[0, 0] [8, 8]
+// REMARK: async-copy: stages: A: 16 B at once, h: left, 2 B at once
+tile.kernel @stages(%A: memref<32x16xf32> = %A, %h: memref<32x9xf16> = %h) -> () schedule "async-copy" {
   tile.launch thread(%t in 32) {
     %r = tile.stage %A[0, 0] [8, 16] : memref<32x16xf32> -> memref<8x16xf32, #tile.shared>
+    %s = tile.stage %h[0, 0] [8, 8] : memref<32x9xf16> -> memref<8x8xf16, #tile.shared>
+  }
+}
+
+// CHECK-LABEL: tile.kernel @beside
+// CHECK: tile.ring async %A
+// CHECK-NEXT: tile.stage %A
+tile.kernel @beside(%A: memref<32x16xf32> = %A) -> () schedule "async-copy" {
+  tile.launch thread(%t in 32) {
+    %r = tile.ring %A(%n in 4)[%n * 8, 0] [8, 16] : memref<32x16xf32> -> memref<2x8x16xf32, #tile.shared>
+    %s = tile.stage %A[0, 0] [8, 16] : memref<32x16xf32> -> memref<8x16xf32, #tile.shared>
+  }
+}
+
+// REMARK: async-copy: again: skipped, its stages are copied asynchronously already
+tile.kernel @again(%A: memref<32x16xf32> = %A) -> () schedule "async-copy" {
+  tile.launch thread(%t in 32) {
+    %r = tile.stage async %A[0, 0] [8, 16] : memref<32x16xf32> -> memref<8x16xf32, #tile.shared>
   }
 }

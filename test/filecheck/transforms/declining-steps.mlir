@@ -14,7 +14,7 @@
 // REMARK-NEXT: double-buffer: copy: skipped, it has no loop over chunks that stages them
 // REMARK-NEXT: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
 // REMARK-NEXT: split-inner-for-swizzle: copy: skipped, it has no TMA ring (tma-copy makes them)
-// REMARK-NEXT: async-copy: copy: skipped, it has no ring (double-buffer makes them)
+// REMARK-NEXT: async-copy: copy: skipped, it has no ring or stage (stage-inputs makes stages)
 // REMARK-NEXT: pad-smem: copy: skipped, it has no buffer in shared memory (stage-inputs makes them)
 // REMARK-NEXT: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
 // REMARK-NEXT: mark-unroll: copy: skipped, it has no innermost serial loop of at most 16 points

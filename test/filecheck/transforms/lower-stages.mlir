@@ -30,6 +30,30 @@
 
 // -----
 
+// Asynchronous stages beside each other are waited for once, behind the last of them.
+// CHECK-LABEL: kernel.func @async_stages(
+// CHECK: %s = kernel.alloc_shared
+// CHECK: kernel.cp_async %x[%b, %t floordiv 8, %t mod 8], %s[%t floordiv 8, %t mod 8] elements 1 where (%t floordiv 8 < 3)
+// CHECK-NEXT: %w = kernel.alloc_shared
+// CHECK: kernel.cp_async %z[%t * 4], %w[%t * 4] elements 4
+// CHECK: kernel.commit
+// CHECK-NEXT: kernel.wait 0
+// CHECK-NEXT: %v = tile.load %s
+%x = "test.op"() : () -> tensor<5x3x8xf32>
+%z = "test.op"() : () -> tensor<32xf32>
+%y = tile.kernel @async_stages(%x: memref<5x3x8xf32> align 4 = %x, %z: memref<32xf32> = %z) -> (%y: memref<5x32xf32>) {
+  tile.launch block(%b in 5) thread(%t in 32) {
+    %s = tile.stage async %x[%b, 0, 0] [1, 4, 8] : memref<5x3x8xf32> -> memref<4x8xf32, #tile.shared>
+    %w = tile.stage async %z[0] [32] : memref<32xf32> -> memref<32xf32, #tile.shared>
+    %v = tile.load %s[%t mod 4, 7 - %t mod 8] : memref<4x8xf32, #tile.shared>
+    %u = tile.load %w[31 - %t] : memref<32xf32, #tile.shared>
+    %m = arith.mulf %v, %u : f32
+    tile.store %m, %y[%b, %t] : memref<5x32xf32>
+  }
+}
+
+// -----
+
 // Fills are copies, closed as a group where they are asynchronous; acquires wait, and a slot is a
 // subscript of its ring; nothing is left of a release. A chunk that its loop skips is not requested.
 // CHECK-LABEL: kernel.func @async_ahead(

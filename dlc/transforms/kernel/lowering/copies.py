@@ -23,10 +23,16 @@ from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
 
 def lower_stage(to: StageLowering, op: tile.StageOp) -> None:
-    """Inserts the copy of a slab; the stage's result becomes the shared buffer."""
+    """
+    Inserts the copy of a slab; the stage's result becomes the shared buffer. Asynchronous copies of
+    neighbouring stages are waited for behind the last of them.
+    """
     buffer = to.allocate(op.result)
     to.slabs[op.result] = buffer, ()
-    _copy(to, op, to.exprs(op.subscripts), _Slot(buffer))
+    _copy(to, op, to.exprs(op.subscripts), _Slot(buffer), asynchronous=op.is_async)
+    if op.is_async and not (isinstance(op.next_op, tile.StageOp) and op.next_op.is_async):
+        to.builder.insert(kernel.CommitOp())
+        to.builder.insert(kernel.WaitOp(0))
 
 
 def lower_fill(to: StageLowering, op: tile.FillOp) -> None:

@@ -156,10 +156,11 @@ class StageLowering(KernelBuilder):
 
 
 def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
-    """The subscripts of a running number within a slab."""
+    """The subscripts of a running number within a slab; beyond it, the first of them grows."""
     place: list[Expr] = []
-    rest = prod(sizes)
-    for number, size in enumerate(sizes):
+    rest = whole = prod(sizes)
+    for size in sizes:
+        first = rest == whole
         rest //= size
-        place.append(point // rest if number == 0 else (point // rest) % size)
+        place.append(point // rest if first else (point // rest) % size)
     return [Expr() if size == 1 else p for p, size in zip(place, sizes, strict=True)]
