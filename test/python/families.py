@@ -158,7 +158,8 @@ op("signs of remainders that are 0", lambda x: [
     1 / rest for rest in (torch.fmod(x, 2), x % 2, x % -2, x % 3, x // 2, x // -5)
    ], torch.tensor([-4, -0.0, 0, 4, -3, 3]))  # fmt: skip
 op("numbers", lambda x: (x + 1, 2 - x, x * 3, 1 / x, x % 0.7, x // 0.3, x.fmod(-0.7), x > 0.5,
-                         torch.remainder(5, x)), normal(3, 5))  # fmt: skip
+                         torch.remainder(5, x), torch.xlogy(0.1, x.abs()), torch.xlogy(x, 7),
+                         torch.special.xlog1py(x, 0.1)), normal(3, 5))  # fmt: skip
 op("quotients", lambda x, y: [torch.div(x, y, rounding_mode=m) for m in (None, "floor", "trunc")],
    LEFT, RIGHT)  # fmt: skip
 op("where", lambda m, x, y: (torch.where(m, x, y), x.masked_fill(m, -inf), torch.where(m, x, 2)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -119,6 +120,27 @@ def test_rows_without_keys_are_zero_as_the_operation_has_them(tmp_path: Path) ->
     k[..., 0] = -1.0  # masks all keys
     v[0, 1, 3, 2] = INF  # and 0 times it is NaN
     unusual(masked, tmp_path, q, k, v)
+
+
+def test_keys_that_the_operation_masks_give_nothing() -> None:
+    """Nor do lengths that are data; what PyTorch adds to their scores leaves NaN as it is."""
+    q, k, v = draw(5, 7)
+    mask, lengths = torch.ones(5, 7, dtype=torch.bool).tril(1), torch.tensor([3, 5])
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, lengths: Tensor) -> list[Tensor]:
+        known = torch.arange(7) < lengths[:, None, None, None]
+        masks: list[dict[str, Any]] = [
+            {"is_causal": True},
+            {"attn_mask": mask},
+            {"attn_mask": known},
+        ]
+        return [F.scaled_dot_product_attention(q, k, v, **mask) for mask in masks]
+
+    compiled = dlc.compile(attention, (q, k, v, mask, lengths), backend="host")
+    usual = compiled(q, k, v, mask, lengths)
+    k[:, :, -1] = torch.tensor([NAN, INF] * (k.shape[-1] // 2))
+    for found, expected in zip(compiled(q, k, v, mask, lengths), usual, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["sdpa", "by hand", "a window, ALiBi"])

@@ -120,6 +120,20 @@ def test_a_quotient_beyond_its_type_has_a_remainder() -> None:
         assert torch.equal(found, remainders(x, y))
 
 
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_numbers_are_rounded_to_halves_before_a_remainder(half: torch.dtype) -> None:
+    x = torch.tensor([60.0, -57.0, 0.1, -0.1, 1 / 3, 3e4, 5e-3, 0.0]).to(half)
+    number = x[4].double()
+
+    def remainders(x: torch.Tensor, number: torch.Tensor) -> list[torch.Tensor]:
+        n = number.item()
+        return [x % 0.1, x.fmod(-0.1), 0.1 % x, 0.1 // x, x // 0.1, x % 1e-40, x % n, x.fmod(n)]
+
+    (found,), _ = interpreted(remainders, [x, number], at_end=True)
+    for ours, own in zip(found, remainders(x, number), strict=True):
+        torch.testing.assert_close(ours, own, rtol=0, atol=0, equal_nan=True)
+
+
 # The same cases with other arguments.
 
 

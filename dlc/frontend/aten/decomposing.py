@@ -99,6 +99,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
         torch.ops.aten._to_copy.default(value, dtype=dtype)
     )
+    table[torch.ops.prims.scalar_tensor.default] = torch.ops.aten.scalar_tensor.default
     # Dynamo writes addcmul_ and addcdiv_ with a primitive of Inductor's, known once it is imported.
     if fma := getattr(torch.ops.prims, "fma", None):
         table[fma.default] = lambda a, b, c: a * b + c

@@ -187,7 +187,7 @@ class TensorBuilder:
                 *(
                     converted(next(rest), v)
                     if isinstance(v, SSAValue)
-                    else block.constant(_byte(v) if is_unsigned(within) else v, calculated)
+                    else block.constant(v if exact else _held(v, within), calculated)
                     for v in inputs
                 )
             )
@@ -208,9 +208,7 @@ class TensorBuilder:
 
     def compare(self, function: Callable[..., Scalar], *inputs: SSAValue | Number) -> SSAValue:
         """`function` of operands in the type that they promote to, numbers rounded to it."""
-        within = promote(inputs)
-        rounded = [v if isinstance(v, SSAValue) else _rounded(v, within) for v in inputs]
-        return self.pointwise(function, *rounded, within=within)
+        return self.pointwise(function, *inputs, within=promote(inputs))
 
     def cast(self, value: SSAValue, element: Attribute, hint: str | None = None) -> SSAValue:
         """
@@ -373,6 +371,8 @@ def _byte(value: Number) -> int:
     return int(value) % 256
 
 
-def _rounded(value: Number, element: Attribute) -> Number:
-    """A program's number as a type holds it."""
+def _held(value: Number | Size, element: Attribute) -> Number | Size:
+    """A program's number as a type holds it; a size as it is."""
+    if isinstance(value, Size):
+        return value
     return _byte(value) if is_unsigned(element) else number(value, element).value.data

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import i32, i64
+from xdsl.ir import SSAValue
 
+from dlc.dialects.layouts import shape_of
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import both
@@ -51,20 +53,25 @@ def div(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: x / y, *both(c))
 
 
+# What remains of a quotient by a number that is rounded first is another: eager rounds here.
+
+
 @lower("floor_divide", "floor_divide.Scalar")
 def floor_divide(c: Lowering) -> Lowered:
-    return c.pointwise(floor_quotient, *both(c))
+    dividend, divisor = both(c)
+    number = not isinstance(dividend, SSAValue) or not shape_of(dividend)
+    return c.pointwise(floor_quotient, dividend, divisor, within=c.element if number else None)
 
 
 @lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(c: Lowering) -> Lowered:
-    return c.pointwise(remainder_of_floor, *both(c))
+    return c.pointwise(remainder_of_floor, *both(c), within=c.element)
 
 
 @lower("fmod.Tensor", "fmod.Scalar")
 def fmod_op(c: Lowering) -> Lowered:
     function = fmod if is_float(c.element) else Scalar.remainder
-    return c.pointwise(function, *both(c))
+    return c.pointwise(function, *both(c), within=c.element)
 
 
 def least_multiple(x: Scalar, y: Scalar) -> Scalar:
