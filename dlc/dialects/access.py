@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     Float32Type,
     Float64Type,
     IndexType,
-    IntegerAttr,
     IntegerType,
     MemRefType,
     VectorType,
@@ -52,6 +50,7 @@ from dlc.dialects.directives import (
     Value,
     Where,
 )
+from dlc.ir.attributes import INDEX, index_attr
 from dlc.ir.bounds import bounds, never, sure
 from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_maps, top_of
 from dlc.ir.quick_operations import segment_sizes
@@ -59,8 +58,7 @@ from dlc.ir.quick_operations import segment_sizes
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     """The results of a map over index operands, and all that they follow from."""
 
     exprs: tuple[Expr, ...]
@@ -109,9 +107,12 @@ class IndexedOp(IRDLOperation, ABC):
             and known.map is map
             and known.operands is operands
             and known.segments is segments
-            and known.ranges == [range_of(value) for value in known.indices]
         ):
-            return known.exprs
+            for value, range in zip(known.indices, known.ranges, strict=True):
+                if range_of(value) != range:
+                    break
+            else:
+                return known.exprs
         assert isinstance(map, AffineMapAttr)
         indices = self.indices
         ranges = [range_of(value) for value in indices]
@@ -332,7 +333,7 @@ class IndexOpBase(IndexedOp, HasFolderInterface, ABC):
 
     def __init__(self, expr: Expr) -> None:
         indices, map, _ = index_parts([expr], [])
-        super().__init__(operands=[indices], properties={"map": map}, result_types=[IndexType()])
+        super().__init__(operands=[indices], properties={"map": map}, result_types=[INDEX])
 
     def index_range(self) -> tuple[float, float]:
         return bounds(self.subscripts[0])
@@ -351,7 +352,7 @@ class IndexOpBase(IndexedOp, HasFolderInterface, ABC):
         """A constant, or the value that the expression is; an axis is none."""
         expr = self.subscripts[0]
         if expr.is_constant:
-            return [IntegerAttr(expr.constant, IndexType())]
+            return [index_attr(expr.constant)]
         (value, factor), *others = expr.terms
         bare = not others and factor == 1 and expr.constant == 0
         return [value] if bare and isinstance(value, OpResult) else None

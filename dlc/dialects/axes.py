@@ -42,6 +42,7 @@ from dlc.dialects.directives import (
 )
 from dlc.dialects.size_index import size_bounds, size_expr, size_hint
 from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.attributes import INDEX, names_attr
 from dlc.ir.expr import Expr, Range
 from dlc.ir.sizes import NeedsNumber, Size
 
@@ -146,7 +147,7 @@ class AxesOp(IRDLOperation, ABC):
         """States extents (and kinds) after block arguments have been added or removed."""
         self.extents = sizes_map(tuple(extents))
         if kinds is not None:
-            self.kinds = ArrayAttr([StringAttr(k) for k in kinds])
+            self.kinds = names_attr(tuple(kinds))
 
     def verify_axes(self) -> None:
         """Checks extents, kinds and uses of the axes."""
@@ -221,13 +222,13 @@ def axes_properties(
     """The properties that state the axes of an operation."""
     return {
         "extents": sizes_map(tuple(extents)),
-        "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
+        "kinds": names_attr(tuple(kinds)) if op.KINDS else None,
     }
 
 
 def new_body(count: int, names: Sequence[str | None] = ()) -> Region:
     """A region of one block with `count` axes, named as given."""
-    block = Block(arg_types=[IndexType()] * count)
+    block = Block(arg_types=[INDEX] * count)
     for axis, name in zip(block.args, names, strict=False):
         axis.name_hint = name
     return Region(block)
@@ -307,7 +308,7 @@ def parse_axes(
         found.extend([kind] * (len(arguments) - len(found)))
     extents.set(state, sizes_map(tuple(sizes)))
     if known:
-        kinds.set(state, ArrayAttr([StringAttr(k) for k in found]))
+        kinds.set(state, names_attr(tuple(found)))
     return arguments
 
 

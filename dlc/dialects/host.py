@@ -35,7 +35,6 @@ from xdsl.dialects.builtin import (
     MemRefType,
     Signedness,
     SymbolRefAttr,
-    i64,
 )
 from xdsl.ir import Attribute, Dialect, SSAValue, Use
 from xdsl.irdl import (
@@ -67,6 +66,7 @@ from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, span_bytes
+from dlc.ir.attributes import i64_attr
 
 ONCE = "once"
 BYTE = IntegerType(8, Signedness.UNSIGNED)
@@ -87,7 +87,7 @@ class SliceOp(PartOp):
     def __init__(self, memory: SSAValue, offset: int, type: Attribute) -> None:
         super().__init__(
             operands=[memory],
-            properties={"offset": IntegerAttr(offset, i64)},
+            properties={"offset": i64_attr(offset)},
             result_types=[type],
         )
 

@@ -97,6 +97,7 @@ from dlc.dialects.kernel_wgmma import (
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.size_index import WIDEST, size_expr
+from dlc.ir.attributes import INDEX, i64_attr
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import NeedsNumber, Size
@@ -111,7 +112,7 @@ class NumberOpBase(IRDLOperation, ABC):
     traits = traits_def(Pure(), HasAncestor(FuncOp))
 
     def __init__(self) -> None:
-        super().__init__(result_types=[IndexType()])
+        super().__init__(result_types=[INDEX])
 
 
 @irdl_op_definition
@@ -129,8 +130,8 @@ class BlockIdOp(NumberOpBase):
     def __init__(self, part: range | None = None) -> None:
         """The number among all blocks, or among a part of them."""
         numbers = {} if part is None else {"first": part.start, "count": len(part)}
-        properties = {name: IntegerAttr(n, i64) for name, n in numbers.items()}
-        IRDLOperation.__init__(self, properties=properties, result_types=[IndexType()])
+        properties = {name: i64_attr(n) for name, n in numbers.items()}
+        IRDLOperation.__init__(self, properties=properties, result_types=[INDEX])
 
     @property
     def part(self) -> range | None:

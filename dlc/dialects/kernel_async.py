@@ -29,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import IndexedOp, index_parts, verify_maps
 from dlc.dialects.directives import Conditions, MemRef, Subscripts
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
+from dlc.ir.attributes import i64_attr
 from dlc.ir.expr import Expr
 
 
@@ -72,7 +73,7 @@ class CpAsyncOp(IndexedOp):
             properties={
                 **_split_map(map.data, rank),
                 "conditions": conditions,
-                "elements": IntegerAttr(elements, i64),
+                "elements": i64_attr(elements),
             },
         )
 
@@ -134,7 +135,7 @@ class WaitOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(self, pending: int) -> None:
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+        super().__init__(properties={"pending": i64_attr(pending)})
 
     def verify_(self) -> None:
         if self.pending.value.data < 0:

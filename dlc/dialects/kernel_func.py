@@ -48,6 +48,7 @@ from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.size_index import size_bounds
 from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.attributes import i64_attr
 from dlc.ir.sizes import Size, divides
 from dlc.target import MAX_CLUSTER, MAX_GRID, MAX_THREADS, Feature, Target, target_of
 
@@ -138,7 +139,7 @@ class FuncOp(KernelSignature):
 
     def set_launch_shape(self, grid: int, block: int, cluster: int = 1) -> None:
         """States how many blocks run, of how many threads, and in clusters of how many."""
-        self.grid, self.block = sizes_map((grid,)), IntegerAttr(block, i64)
+        self.grid, self.block = sizes_map((grid,)), i64_attr(block)
         self.cluster = _cluster(cluster)
 
     def _verify_cluster(self) -> None:
@@ -234,7 +235,7 @@ def _own(
     """The properties that say how many blocks run, and how the threads of each."""
     return {
         "grid": sizes_map((grid,)),
-        "block": IntegerAttr(block, i64),
+        "block": i64_attr(block),
         "lockstep": UnitAttr() if lockstep else None,
         "resident": None if resident is None else IntegerAttr(resident, i64),
         "in_turns": UnitAttr() if in_turns else None,
@@ -390,7 +391,10 @@ def verify_chip(op: Operation, feature: Feature) -> Target | None:
 
 def enclosing_func(op: Operation) -> FuncOp | None:
     """The kernel that an operation stands in."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
-    return parent
+    around: Operation | None = op
+    while around is not None and (block := around.parent) is not None:
+        region = block.parent
+        around = None if region is None else region.parent
+        if isinstance(around, FuncOp):
+            return around
+    return None

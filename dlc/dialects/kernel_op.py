@@ -58,6 +58,7 @@ from dlc.dialects.in_place import verify_in_place, verify_partial, verify_reads
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.dialects.sized_types import sized_tensor
 from dlc.escapes import mlir_string
+from dlc.ir.attributes import i64_array
 from dlc.ir.verification import SoundByStructure
 
 TUNED = "tuned"
@@ -77,7 +78,7 @@ def tensor_of(memref: Attribute) -> TensorType:
 
 def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
     """The positions of some outputs, as a property; None for none of them."""
-    return DenseArrayBase.from_list(i64, list(values)) if values else None
+    return i64_array(tuple(values)) if values else None
 
 
 Properties = dict[str, Attribute | None]
@@ -109,7 +110,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         """The properties that all kernels have."""
         return {
             "sym_name": StringAttr(name),
-            "alignments": DenseArrayBase.from_list(i64, list(alignments)),
+            "alignments": i64_array(tuple(alignments)),
             "zeroed": positions(zeroed),
             "updates": None if all(n == NEW for n in updates) else positions(updates),
             "schedule": None if schedule is None else StringAttr(schedule),

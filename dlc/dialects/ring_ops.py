@@ -36,7 +36,6 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
-    i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -83,6 +82,7 @@ from dlc.dialects.register_counts import set_obstacle
 from dlc.dialects.size_index import size_expr
 from dlc.dialects.sized_types import SizesAttr
 from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, steps_attr, verify_buffer
+from dlc.ir.attributes import i64_array
 from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import NeedsNumber
@@ -293,7 +293,7 @@ class RingOp(IRDLOperation):
             properties={
                 "map": map,
                 "conditions": conditions,
-                "sizes": DenseArrayBase.from_list(i64, sizes),
+                "sizes": i64_array(tuple(sizes)),
                 "steps": steps_attr(steps),
             },
         )

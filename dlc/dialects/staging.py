@@ -43,6 +43,7 @@ from dlc.dialects.directives import (
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.nest_ops import ReduceOpBase
+from dlc.ir.attributes import i64_array
 from dlc.ir.expr import Expr
 
 Place = TypeVar("Place", int, Expr)
@@ -81,7 +82,7 @@ class SlabOpBase(IndexedOp, ABC):
             operands=[source, indices],
             properties={
                 "map": map,
-                "sizes": DenseArrayBase.from_list(i64, list(sizes)),
+                "sizes": i64_array(tuple(sizes)),
                 "steps": steps_attr(steps),
             },
             result_types=result_types,
@@ -122,7 +123,7 @@ class SlabOpBase(IndexedOp, ABC):
 
 def steps_attr(steps: Sequence[int]) -> DenseArrayBase[Any] | None:
     """Steps as a property, which there is none of where all are 1."""
-    return DenseArrayBase.from_list(i64, list(steps)) if any(n != 1 for n in steps) else None
+    return i64_array(tuple(steps)) if any(n != 1 for n in steps) else None
 
 
 def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
@@ -227,7 +228,7 @@ class ComputeOp(AxesOp):
         body: Region,
         points: Sequence[int] | None = None,
     ) -> None:
-        held = None if points is None else DenseArrayBase.from_list(i64, list(points))
+        held = None if points is None else i64_array(tuple(points))
         super().__init__(
             regions=[body],
             properties={

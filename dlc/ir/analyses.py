@@ -27,9 +27,12 @@ class Analyses:
     def get(self, question: Callable[[About], Answer], about: About) -> Answer:
         """The answer to a question about an operation."""
         key = (question, about)
-        if key not in self._answers:
-            self._answers[key] = question(about)
-        return cast(Answer, self._answers[key])
+        try:
+            return cast(Answer, self._answers[key])
+        except KeyError:  # more are asked again than for the first time
+            pass
+        answer = self._answers[key] = question(about)
+        return answer
 
     def invalidate(self) -> None:
         """Forgets all answers: the IR has been edited."""

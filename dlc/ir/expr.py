@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr
-from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -258,11 +258,12 @@ class Expr:
 
 
 def _atom_range(atom: Atom) -> Range:
-    if isinstance(atom, Mod):
+    if type(atom) is Mod:
         return 0, atom.divisor - 1
-    if not isinstance(atom, FloorDiv):
-        return range_of(atom)
-    return divided(atom.base.range, atom.divisor)
+    if type(atom) is FloorDiv:
+        return divided(atom.base.range, atom.divisor)
+    assert isinstance(atom, SSAValue)
+    return range_of(atom)
 
 
 def divided(range: Range, divisor: int) -> Range:
@@ -283,7 +284,10 @@ def _normalized(sums: Mapping[Atom, int], constant: int) -> Expr:
     if 0 in sums.values():
         terms = tuple([term for term in terms if term[1]])
     expr = Expr(terms, constant)
-    return _recombine(expr) if any([type(atom) is Mod for atom in sums]) else expr
+    for atom in sums:
+        if type(atom) is Mod:
+            return _recombine(expr)
+    return expr
 
 
 def _recombine(expr: Expr) -> Expr:
@@ -306,9 +310,9 @@ def _recombine(expr: Expr) -> Expr:
 
 def constant_of(value: SSAValue) -> int | None:
     """The integer that an `arith.constant` of type index defines, else None."""
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
+    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp):
+        number = value.op.properties["value"]
+        return number.value.data if isinstance(number, IntegerAttr) else None
     return None
 
 
@@ -324,16 +328,20 @@ def range_of(value: SSAValue) -> Range:
         return UNKNOWN if known is None else (known, known)
     region = value.block.parent
     parent = None if region is None else region.parent
+    if isinstance(parent, scf.ForOp):
+        return _range_of_index(parent) if value.index == 0 else UNKNOWN
     axis_range = getattr(parent, "axis_range", None)
-    if axis_range is not None:
-        return axis_range(value)
-    if isinstance(parent, scf.ForOp) and value is parent.body.block.args[0]:
-        lb, ub, step = map(constant_of, parent.operands[:3])
-        if lb is not None and ub is not None and step:
-            return lb, max(lb, lb + (ub - lb - 1) // step * step)
-        low, high = range_of(parent.operands[0])[0], range_of(parent.operands[1])[1]
-        return low, max(low, high - 1)
-    return UNKNOWN
+    return UNKNOWN if axis_range is None else axis_range(value)
+
+
+def _range_of_index(loop: scf.ForOp) -> Range:
+    """The first and the last index of a loop."""
+    first, end, by, *_ = loop.operands
+    lb, ub, step = constant_of(first), constant_of(end), constant_of(by)
+    if lb is not None and ub is not None and step:
+        return lb, max(lb, lb + (ub - lb - 1) // step * step)
+    low, high = range_of(first)[0], range_of(end)[1]
+    return low, max(low, high - 1)
 
 
 def top_of(value: SSAValue) -> Expr | None:

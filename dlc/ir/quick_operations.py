@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.dialects.builtin import UNKNOWN_LOC, DenseArrayBase, i32
 from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue, Use
-from xdsl.ir.core import OpOperands, SSAValues, _unknown_loc
+from xdsl.ir.core import OpOperands, SSAValues
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedRegionSegments,
@@ -76,7 +76,7 @@ def _init(
     op.results = SSAValues(results)
     op.properties = dict(properties)
     op.attributes = dict(attributes)
-    op.location = _unknown_loc() if location is None else location
+    op.location = UNKNOWN_LOC if location is None else location
     if successors:
         op.successors = list(successors)
     op.regions = ()
@@ -138,6 +138,8 @@ def _flat(
     given: Sequence[Any] | None, counts: tuple[int, ...], kind: type
 ) -> tuple[list[Any], tuple[int, ...]] | None:
     """All that is given, and how many each are; None where that is left to xDSL."""
+    if not given and not counts:
+        return [], ()
     given = given or ()
     if len(given) != len(counts):
         return None

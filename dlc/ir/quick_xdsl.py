@@ -10,8 +10,10 @@ What operations are made of is `dlc.ir.quick_operations`.
 *Faster because* a question whether a value is of a class goes no detour by classes that are
 registered as subclasses, which no class of an IR is; values and operations are hashed by Python
 itself; named operands are looked up in the tuple that an operation has, not in a view of it made
-for the purpose; sizes of segments are unpacked once; a walk is one generator for each region; what
-a name keeps of a text, and the hash of a map or a type, is found out once.
+for the purpose; sizes of segments are unpacked once; the operations of a block are given by a
+generator, and a walk is one for each region; only an operation with regions is asked whether it
+holds the block that it is put into; what a name keeps of a text, and the hash of a map or a type,
+is found out once.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 from xdsl.dialects.builtin import DenseArrayBase, MemRefType
 from xdsl.ir import Attribute, Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, Use
 from xdsl.ir.affine import AffineMap
-from xdsl.ir.core import IRWithName, SSAValues, _IRNode
+from xdsl.ir.core import BlockOps, IRWithName, SSAValues, _IRNode
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.operations import (
     BaseAccessor,
@@ -60,7 +62,8 @@ def install() -> None:
     for kind in (_IRNode, IRDLOperation, SSAValue, Use):
         _put(kind, __hash__=object.__hash__, __eq__=object.__eq__)
     _put(Operation, walk=walk, result_types=property(_result_types))
-    _put(Block, walk=_walk_block)
+    _put(Block, walk=_walk_block, _attach_op=_attach)
+    _put(BlockOps, __iter__=_ops)
     _put(Region, walk=_walk_region)
     _put(SSAValues, __getitem__=_item)
     _put(Attribute, __post_init__=_check)
@@ -127,6 +130,26 @@ def _walk_block(
     """`Block.walk`."""
     for op in reversed(block.ops) if reverse else block.ops:
         yield from walk(op, reverse=reverse, region_first=region_first)
+
+
+def _ops(ops: BlockOps) -> Iterator[Operation]:
+    """`BlockOps.__iter__`."""
+    return _from(ops.block._first_op)
+
+
+def _from(following: Operation | None) -> Iterator[Operation]:
+    """An operation and what follows it in its block, each read before the one ahead is given."""
+    while (op := following) is not None:
+        following = op._next_op
+        yield op
+
+
+def _attach(block: Block, operation: Operation) -> None:
+    """`Block._attach_op`: a block stands in no operation that has no regions."""
+    if operation.parent is not None or operation.regions:
+        REPLACED[Block, "_attach_op"](block, operation)
+    else:
+        operation.parent = block
 
 
 def _result_types(op: Operation) -> tuple[Attribute, ...]:

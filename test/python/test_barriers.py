@@ -86,7 +86,7 @@ def outline(block: Block) -> list[object]:
 
 def placed(body: str) -> list[object]:
     func = func_of(body)
-    count = place_barriers(func)
+    count = place_barriers(func, Slots(func))
     assert count == sum(isinstance(op, kernel.BarrierOp) for op in func.walk())
     func.verify()
     assert not missing_barriers(func)
@@ -155,7 +155,7 @@ def test_a_barrier_stands_inside_of_what_all_threads_do() -> None:
 def test_no_place_is_an_error() -> None:
     func = func_of(f"%p = kernel.test where (%t < 5)\nscf.if %p {{ {WRITE_A}\n{READ_A} }}")
     with pytest.raises(DiagnosticException, match="depends on the thread"):
-        place_barriers(func)
+        place_barriers(func, Slots(func))
 
 
 def test_asynchronous_copies_write_until_their_wait() -> None:
@@ -349,7 +349,7 @@ def test_conflicts_are_those_of_all_traces() -> None:
 def test_placement_leaves_no_conflict_and_no_needless_barrier() -> None:
     total = 0
     for func, expected in programs(20, barriers=False):
-        place_barriers(func)
+        place_barriers(func, Slots(func))
         func.verify()
         assert all(a is b for a, b in conflicts(func)), func
         assert bool(expected) or not any(isinstance(o, kernel.BarrierOp) for o in func.walk())

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.ir.core import IRWithName, SSAValues
+from xdsl.ir.core import BlockOps, IRWithName, SSAValues
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.operations import BaseAccessor, BaseAttrAccessor
 from xdsl.utils.exceptions import VerifyException
@@ -77,6 +77,18 @@ def test_walks_while_operations_are_edited(edit: str):
         return found
 
     assert seen(Operation.walk) == seen(REPLACED[Operation, "walk"])
+    ops = REPLACED[BlockOps, "__iter__"]
+    assert seen(lambda m: iter(m.body.block.ops)) == seen(lambda m: ops(m.body.block.ops))
+
+
+def test_what_no_block_can_take_is_refused():
+    outer = TestOp(regions=[Region(Block())])
+    with pytest.raises(ValueError, match="contained in the operation"):
+        outer.regions[0].block.add_op(outer)
+    for op in (outer, TestOp()):
+        Block([op])
+        with pytest.raises(ValueError, match="already attached"):
+            Block([op])
 
 
 def test_named_parts_and_types_of_results(modules: list[ModuleOp]):

@@ -74,6 +74,8 @@ def test_only_what_changed_is_verified_again(sums: list[arith.AddfOp]) -> None:
     first.operands = (first.lhs, first.lhs)  # as the second, which is known to be valid
     verifier.verify(module)
     assert sums == []
+    Verifier(is_compared=False).verify(module)
+    assert sums == [first, second]
 
 
 def test_what_becomes_invalid_is_found(sums: list[arith.AddfOp]) -> None:

@@ -205,14 +205,16 @@ class _Walk:
         return found * min(2 if trips is None else trips, 2 if writes else 1)
 
     def _op(self, op: Operation, state: _State) -> _State:
-        match op:
-            case scf.IfOp() if (taken := self._slots.taken(op)) is not None:
+        if isinstance(op, scf.IfOp):
+            if (taken := self._slots.taken(op)) is not None:
                 return self._block(op.true_region.block, state) if taken else state
-            case scf.IfOp() if self._slots.ends_loop(op):
+            if self._slots.ends_loop(op):
                 return self._block(op.true_region.block, state)
-            case _ if (added := self._added(op)) is not None:
-                for access in added:
-                    self._access(access, state)
+        if (added := self._added(op)) is not None:
+            for access in added:
+                self._access(access, state)
+            return state
+        match op:
             case scf.ForOp():
                 return self._loop(op, state)
             case scf.IfOp():

@@ -74,7 +74,7 @@ class Slots:
         self._known: dict[object, int | None] = {}
         self._taken: dict[object, bool | None] = {}
         for op in func.walk():
-            for value, period in _chosen_slots(self._asked.get(_first_subscript, op)):
+            for value, period in _chosen_slots(self._asked.get(_slot_values, op)[0]):
                 loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
                 if isinstance(loop, scf.ForOp) and value is loop.body.block.args[0]:
                     self.periods[loop] = max(self.periods.get(loop, 1), period)
@@ -98,10 +98,10 @@ class Slots:
 
     def of(self, op: Operation) -> int | None:
         """The slot that `op` accesses in the current iteration, if it is known."""
-        first = self._asked.get(_first_subscript, op)
-        if first is None or first.is_constant:
+        first, values = self._asked.get(_slot_values, op)
+        if first is None or not values:
             return None if first is None else first.constant
-        key = (op, *map(self.at.get, self._asked.get(Expr.values, first)))
+        key = (op, *map(self.at.get, values))
         if key not in self._known:
             number = first.substitute(self.at.get)
             self._known[key] = number.constant if number.is_constant else None
@@ -172,6 +172,12 @@ def _first_subscript(op: Operation) -> Expr | None:
     # In one dimension the subscript is that of an element, and a vector has several.
     several = wide and len(subscripts) == 1
     return expanded(subscripts[0]) if subscripts and not several else None
+
+
+def _slot_values(op: Operation) -> tuple[Expr | None, tuple[SSAValue, ...]]:
+    """The subscript that picks the slot of an access, and the values in it."""
+    first = _first_subscript(op)
+    return first, () if first is None else first.values()
 
 
 def _common_slot(op: WgmmaOpBase) -> Expr | None:

@@ -113,9 +113,10 @@ def _replacements() -> dict[Any, Callable[..., Any]]:
 
 def with_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments of a function of tensors, with tensors for the numbers that come from some."""
-    if not tree_any(is_of_data, (args, kwargs)):
-        return args, kwargs
     name = _name(func)
+    known = name in TAKE_TENSORS or name in FACTORS  # of all that is called, few are
+    if not known or not tree_any(is_of_data, (args, kwargs)):
+        return args, kwargs
     if name in FACTORS and is_of_data(factor := kwargs.get(FACTORS[name])):
         dtype = _type_of_sum(args)
         if dtype is not None and (dtype is not torch.bool or isinstance(factor, torch.SymBool)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.dialects.access import LoadOpBase, StoreOpBase, indexed_ops
@@ -14,6 +13,7 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.dialects.size_index import size_expr
 from dlc.dialects.tile import LaunchOp
+from dlc.ir.attributes import INDEX
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 
@@ -47,7 +47,7 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
     kept = [axis for axis in new if axis.extent != 1]
     arguments: dict[Axis, BlockArgument] = {}
     for axis in kept:
-        arguments[axis] = block.insert_arg(IndexType(), len(block.args))
+        arguments[axis] = block.insert_arg(INDEX, len(block.args))
         arguments[axis].name_hint = axis.name
     op.set_axes(
         [*old_extents, *(a.extent for a in kept)],

@@ -9,7 +9,7 @@ from math import prod
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -21,10 +21,11 @@ from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_memory import is_shared
-from dlc.dialects.kernel_op import NEW, around_kernels, tensor_of
+from dlc.dialects.kernel_op import NEW, KernelOpBase, around_kernels, kernels_in, tensor_of
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import needing_numbers
 from dlc.dialects.size_index import SizeIndexOp, size_expr
+from dlc.ir.attributes import index_attr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
@@ -82,21 +83,29 @@ class BindAxesPass(ModulePass):
     name = "bind-axes"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for source in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
+        again: dict[str, list[kernel.LaunchOp]] = {}
+        for launch in [o for o in around_kernels(op) if isinstance(o, kernel.LaunchOp)]:
+            again.setdefault(launch.kernel_name, []).append(launch)
+        for source in kernels_in(op, KernelOpBase):
+            assert isinstance(source, loop.KernelOp | tile.KernelOp)
             if isinstance(source, loop.KernelOp):
                 source = as_tile(source)
             with needing_numbers(source, f"@{source.name_}"):
                 func = _Binding(source).func
-            _launch(source, func, op)
+            _launch(source, func, op, again.get(source.name_, []))
             remark(self.name, func.name_, f"grid {func.grid_size}, block {func.block_size}")
 
 
-def _launch(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> None:
-    """Puts a launch where the kernel was, and the kernel itself into the module."""
-    again = [op for op in around_kernels(module) if isinstance(op, kernel.LaunchOp)]
+def _launch(
+    source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp, again: Sequence[kernel.LaunchOp]
+) -> None:
+    """
+    Puts a launch where the kernel was, and the kernel itself into the module; what launches it
+    `again` gives what is added to its outputs, too.
+    """
     added = [tensor_of(ref.type) for ref in func.output_refs[len(source.outputs) :]]
     new: list[tuple[tile.KernelOp | kernel.LaunchOp, kernel.LaunchOp]] = []
-    for op in (source, *(op for op in again if op.kernel_name == source.name_ and added)):
+    for op in (source, *(again if added else ())):
         types = [*(r.type for r in op.outputs), *added]
         new.append((op, kernel.LaunchOp(source.name_, op.inputs, types)))
     for old, launch in new:
@@ -294,7 +303,7 @@ class _Binding:
         """The number of the only point of an axis."""
         if self._zero is None:
             top = Builder(InsertPoint.at_start(self.func.body.block))
-            self._zero = top.insert(arith.ConstantOp(IntegerAttr(0, IndexType()))).result
+            self._zero = top.insert(arith.ConstantOp(index_attr(0))).result
         return self._zero
 
     def _rewrite_body(self) -> None:

@@ -60,8 +60,9 @@ class PlaceBarriersPass(ModulePass):
                 continue
             for left in tile.tile_ops(func):
                 fail(left, f"expected Kernel IR, found '{left.name}'", "run lower-registers first")
-            count = place_barriers(func)
-            fences = place_fences(func)
+            slots = Slots(func)
+            count = place_barriers(func, slots)
+            fences = place_fences(func, slots)
             func.lockstep = None
             done = [counted(count, "barrier")]
             if fences:
@@ -69,14 +70,13 @@ class PlaceBarriersPass(ModulePass):
             remark(self.name, func.name_, ", ".join(done))
 
 
-def place_barriers(func: kernel.FuncOp) -> int:
+def place_barriers(func: kernel.FuncOp, slots: Slots) -> int:
     """
     Inserts `kernel.barrier`s until no accesses conflict, none of them redundant; returns how many.
     Each stands where all threads of the block come by, in the innermost loop around both accesses
     that allows it. `OpError` if control flow that depends on the thread leaves no such place.
     """
     uniform = Uniformity()
-    slots = Slots(func)
     placed: list[kernel.BarrierOp] = []
     missing = missing_barriers(func, slots)
     while missing:
@@ -91,13 +91,13 @@ def place_barriers(func: kernel.FuncOp) -> int:
     return len(placed)
 
 
-def place_fences(func: kernel.FuncOp) -> int:
+def place_fences(func: kernel.FuncOp, slots: Slots) -> int:
     """
     Inserts `kernel.fence_proxy_async` in front of the barriers between what threads write and
     products of warpgroups that read it, and of what frees slots that threads have read and boxes
     are written to; returns how many.
     """
-    places = [*crossing_barriers(func, Slots(func)), *releases_of_read_slots(func)]
+    places = [*crossing_barriers(func, slots), *releases_of_read_slots(func)]
     for place in places:
         fence = kernel.FenceProxyAsyncOp()
         fence.location = place.location

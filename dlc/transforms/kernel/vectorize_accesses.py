@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerAttr,
     MemRefType,
     ModuleOp,
     UnitAttr,
@@ -24,6 +22,7 @@ from dlc.dialects.access import simplify_where
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of
+from dlc.ir.attributes import INDEX, index_attr
 from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
 from dlc.target import WIDEST_ACCESS
@@ -182,12 +181,12 @@ def _at_first(expr: Expr, lane: BlockArgument) -> Expr:
 
 
 def _constant(value: int) -> SSAValue:
-    return arith.ConstantOp(IntegerAttr(value, IndexType())).result
+    return arith.ConstantOp(index_attr(value)).result
 
 
 def _loop(first: SSAValue, end: SSAValue, step: SSAValue, like: scf.ForOp) -> scf.ForOp:
     """An empty unrolled loop with the name and place of another."""
-    body = Block(arg_types=[IndexType()])
+    body = Block(arg_types=[INDEX])
     body.args[0].name_hint = like.body.block.args[0].name_hint
     loop = scf.ForOp(first, end, step, [], Region(body))
     loop.attributes["unroll"] = UnitAttr()

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, LocationAttr, UnitAttr, UnknownLoc
+from xdsl.dialects.builtin import LocationAttr, UnitAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from dlc.dialects import kernel, tile
+from dlc.ir.attributes import INDEX, index_attr
 from dlc.ir.expr import Expr
 
 
@@ -92,7 +93,7 @@ class KernelBuilder:
         return self.insert(arith.ConstantOp(value))  # pyright: ignore[reportArgumentType]
 
     def index_constant(self, value: int) -> SSAValue:
-        return self.constant(IntegerAttr(value, IndexType()))
+        return self.constant(index_attr(value))
 
     def index_of(self, expr: Expr | int) -> SSAValue:
         """A value for an index expression over what is inserted, a constant if it is one."""
@@ -117,7 +118,7 @@ class KernelBuilder:
         self, bounds: tuple[SSAValue, SSAValue, SSAValue], name: str | None, *, unroll: bool
     ) -> Iterator[SSAValue]:
         """Inserts a loop of which `bounds` are the first index, the end and the step."""
-        block = Block(arg_types=[IndexType()])
+        block = Block(arg_types=[INDEX])
         block.args[0].name_hint = name
         loop = scf.ForOp(*bounds, [], Region(block))
         if unroll:

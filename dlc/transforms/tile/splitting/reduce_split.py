@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL
+from dlc.ir.attributes import INDEX
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.schedule.rows import split_axis
@@ -41,7 +41,7 @@ class Split:
         """Deals the axis over a new outermost block axis of the launch, which is returned."""
         reduce, axis, points = self.reduce, self.axis, self.points
         extents, kinds = [*map(launch.extent, launch.axes)], [*map(launch.kind, launch.axes)]
-        block = launch.body.block.insert_arg(IndexType(), 0)
+        block = launch.body.block.insert_arg(INDEX, 0)
         name = axis.name_hint or "k"
         block.name_hint = f"{name.removesuffix('o') or name}s"
         launch.set_axes([self.parts, *extents], [BLOCK, *kinds])
