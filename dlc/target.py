@@ -244,6 +244,10 @@ class Target:
                 f"shuffle, copy and multiply; {self.name} has {self.warp}"
             )
 
+    def __hash__(self) -> int:
+        """Of the name alone: targets are asked for as keys again and again."""
+        return hash(self.name)
+
     @property
     def instructions(self) -> int:
         """The instruction set that kernels are compiled for: 75 of sm_75."""
@@ -319,17 +323,17 @@ class Target:
         """Instructions, of 16 bytes, that an SM keeps."""
         return self.instruction_bytes // 16
 
-    @property
+    @cached
     def memory_rate(self) -> float:
         """Bytes a second that kernels reach."""
         return self.memory_bandwidth * self.memory_share
 
-    @property
+    @cached
     def start_seconds(self) -> float:
         """From the begin of a kernel until what its blocks fetch first arrives."""
         return self.start_clocks / self.clock
 
-    @property
+    @cached
     def latency_seconds(self) -> float:
         """From the request of a chunk to its arrival, from memory under load."""
         return self.latency_clocks / self.clock
@@ -351,9 +355,7 @@ class Target:
     def surely_at_once(self, blocks: int, resident: int = 1) -> int:
         """The same of any chip of the kind: as few as of this one, or where pairs of SMs are dealt
         to its parts as evenly as they can be."""
-        even, odd = divmod(self.sms // 2, max(len(self.gpcs), 1))
-        parts = tuple(2 * (even + (n < odd)) for n in range(len(self.gpcs)))
-        return min(_clusters_at_once(gpcs, blocks, resident) for gpcs in (self.gpcs, parts))
+        return _surely_at_once(self, blocks, resident)
 
     def busiest_share(self, blocks: int, cluster: int = 1, resident: int = 1) -> int:
         """
@@ -381,6 +383,13 @@ class Target:
 
 
 @lru_cache(maxsize=4096)
+def _surely_at_once(target: Target, blocks: int, resident: int) -> int:
+    """`Target.surely_at_once`."""
+    even, odd = divmod(target.sms // 2, max(len(target.gpcs), 1))
+    parts = tuple(2 * (even + (n < odd)) for n in range(len(target.gpcs)))
+    return min(_clusters_at_once(gpcs, blocks, resident) for gpcs in (target.gpcs, parts))
+
+
 def _clusters_at_once(gpcs: tuple[int, ...], blocks: int, resident: int) -> int:
     """`Target.clusters_at_once` of a chip with so many SMs in each of its parts."""
     return sum(sms * resident // blocks for sms in gpcs)

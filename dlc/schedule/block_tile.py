@@ -81,7 +81,11 @@ class BlockTile:
     @cached
     def chunks_of_k(self) -> int:
         """Chunks of all parts of K."""
-        return ceil(ceil(self.problem.k / self.chunk) * self.problem.taps)
+        return self.chunks_if(self.problem.k)
+
+    def chunks_if(self, k: int) -> int:
+        """Chunks of all parts of K, if it has so many points."""
+        return ceil(ceil(k / self.chunk) * self.problem.taps)
 
     @cached
     def points(self) -> int:
@@ -118,7 +122,7 @@ class BlockTile:
         rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
         return self._points(rows, columns) * p.computed_bytes_
 
-    @property
+    @cached
     def copied(self) -> tuple[int, int]:
         """
         Rows and columns of operands of a block, with those between its own: other ones for each gap
@@ -164,11 +168,15 @@ class BlockTile:
     @cached
     def registers_held(self) -> int:
         """Registers of a thread that its block keeps others from, with those for the fold."""
+        if self.ending == "workspace":  # another kernel folds
+            return self.registers
         return max(self.registers, folding_registers(self.parts, self.ending))
 
     @cached
     def shared_held(self) -> int:
         """Bytes of shared memory of a block, with those for what others read."""
+        if self.ending != "cluster":
+            return self.shared_bytes
         return self.shared_bytes + kept_bytes(self.parts, self.thread_count, self.ending)
 
     @property

@@ -20,17 +20,15 @@ A split ends in a kernel that combines the partial sums, or in the last block th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from math import ceil, inf, prod
-from operator import attrgetter
-from typing import Any, Self
+from typing import Self
 
 from dlc.ir.cached import cached
 from dlc.schedule import grain
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR, BlockTile
 from dlc.schedule.endings import WORDS, Ending, ending_seconds, least_ending_seconds
+from dlc.schedule.problem import Problem
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import START_CLOCKS
 from dlc.text import microseconds
@@ -53,47 +51,27 @@ ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
 OF_TILE = frozenset({"block", "thread_count", "points", "copies", "slab_bytes", "registers",
-                     "spread", "step", "beside", "share", "computes", "tensor_clocks",
-                     "units", "chunk_clocks", "fetched_bytes", "memory_seconds",
-                     "stored_seconds", "path_clocks"})  # fmt: skip
-"""What depends neither on the depth of rings nor on the parts of K."""
-WITHOUT_K = OF_TILE - {"memory_seconds"} | {"blocks", "full_clocks", "most_resident",
-                                            "registers_held"}  # fmt: skip
-"""What of a tile that does not split K depends on no more of K than the points of a chunk."""
-Known = dict[Hashable, dict[str, Any]]
-"""By tile what is `WITHOUT_K`."""
-
-
-@cache
-def _own_fields(kind: type[Candidate]) -> Callable[[Candidate], Hashable]:
-    """What gives the fields of a candidate of a class beside its problem and target."""
-    names = (field.name for field in fields(kind))
-    return attrgetter(*(name for name in names if name not in ("problem", "target")))
+                     "spread", "copied", "reads", "step", "beside", "share", "computes",
+                     "tensor_clocks", "units", "chunk_clocks", "fetched_bytes", "stored_seconds",
+                     "path_clocks"})  # fmt: skip
+"""What depends neither on the depth of rings nor on the parts of K, nor, of K, on more than the
+points of a chunk."""
 
 
 @dataclass(frozen=True)
 class Candidate(BlockTile):
     """One way to tile a problem for a target, and the time that it takes."""
 
-    def with_ring(self, depth: int, splits: int, *, ending: Ending) -> Self:
-        """The same tile with rings of other depths, for K in other parts."""
+    def for_problem(self, problem: Problem, depth: int, splits: int, *, ending: Ending) -> Self:
+        """
+        The same tile with rings of other depths, for K in other parts, of a problem that is like
+        its own (`Problem.like`).
+        """
         new, known = object.__new__(type(self)), vars(self)
         kept = known.keys() & (OF_TILE | self.__dataclass_fields__.keys())
         vars(new).update({name: known[name] for name in kept})
-        vars(new).update(depth=depth, splits=splits, ending=ending)
+        vars(new).update(problem=problem, depth=depth, splits=splits, ending=ending)
         return new
-
-    def known_from(self, known: Known) -> Self:
-        """
-        This tile, which does not split K, with what is known of it where K has another length: that
-        of the first of them is kept.
-        """
-        key = type(self), self.points, _own_fields(type(self))(self)
-        if key in known:
-            vars(self).update(known[key])
-        elif self.least_seconds_of_all:  # which asks for most of it
-            known[key] = {name: value for name, value in vars(self).items() if name in WITHOUT_K}
-        return self
 
     @property
     def mma(self) -> str:
@@ -121,7 +99,7 @@ class Candidate(BlockTile):
         """Clocks of blocks beside their chunks, where they follow others on an SM."""
         return START
 
-    @property
+    @cached
     def reads(self) -> tuple[int, int]:
         """Shared loads of a thread for four points of K, of rows and of columns."""
         return grain.reads(self.problem, self.thread, self.lone, VECTOR)
@@ -227,7 +205,7 @@ class Candidate(BlockTile):
             left -= rounds * running
         return (clocks + START - self.turn_clocks) / self.target.clock
 
-    @cached
+    @property
     def memory_seconds(self) -> float:
         return self.problem.compulsory_bytes / self.target.memory_rate
 
@@ -284,40 +262,48 @@ class Candidate(BlockTile):
         return -prod(self.thread), -self.depth
 
     @cached
-    def full_clocks(self) -> float:
-        """`busy_clocks` of `most_resident` blocks."""
-        return self.busy_clocks(self.most_resident)
+    def _least_chunks(self) -> dict[int, tuple[float, float]]:
+        """`_least_chunk` by the blocks of an SM."""
+        return {}
+
+    def _least_chunk(self, share: int) -> tuple[float, float]:
+        """
+        The least seconds for a chunk of each of so many blocks of an SM, if they have several and
+        if they have one: as if it ran `most_resident` of them from the first to the last.
+        """
+        if (found := self._least_chunks.get(share)) is None:
+            t, running = self.target, min(share, self.most_resident)
+            turns = ceil(share / running)
+            alone = max(share * self.busy_clocks(running) / running, turns * self.path_clocks)
+            several = max(alone, turns * t.latency_clocks / (max(self.depths) - 1))
+            found = self._least_chunks[share] = several / t.clock, alone / t.clock
+        return found
 
     @cached
-    def least_seconds_of_all(self) -> float:
-        """Less than `least_seconds` however K is split: as if all SMs had equally much to do."""
-        if self.most_resident < 1:
-            return inf
-        t, chunks = self.target, self.blocks * self.chunks
-        busy = chunks / t.sms * self.full_clocks / self.most_resident
-        clocks, l2_bytes = max(busy, self.path_clocks) + START, chunks * self.fetched_bytes
-        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / self.l2_rate)
-        return ROUNDED * (t.launch_seconds + longest + self.stored_seconds)
+    def _least_endings(self) -> dict[int, float]:
+        """The least seconds of what folds the parts of K, by their number."""
+        return {1: 0.0}
 
-    def least_seconds(self, splits: int, *, folded: bool = True) -> float:
+    def least_seconds(self, problem: Problem, splits: int, *, folded: bool = True) -> float:
         """
-        Less than what it takes to split K, which this candidate does not, whatever the depth: as
-        `seconds`, if an SM ran `most_resident` blocks from the first to the last. What takes long
-        to find out is what folds the parts, which is left out if they are not `folded`.
+        Less than what it takes to split K of a problem like that of this candidate, which does not,
+        whatever the depth. What takes long to find out is what folds the parts, which is left out
+        if they are not `folded`.
         """
         if self.most_resident < 1:
             return inf
-        t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
-        share = ceil(blocks / t.sms)
-        running = min(share, self.most_resident)
-        full = running == self.most_resident
-        busy = share * (self.full_clocks if full else self.busy_clocks(running)) / running
-        latency = t.latency_clocks / (max(self.depths) - 1) if chunks > 1 else 0
-        hidden = max(latency, self.path_clocks)
-        clocks = chunks * max(busy, ceil(share / running) * hidden) + START
-        l2_bytes = blocks * chunks * self.fetched_bytes
-        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / self.l2_rate)
-        ending = least_ending_seconds(self._parts(splits), t) if folded and splits > 1 else 0
+        t, blocks = self.target, self.blocks * splits
+        chunks = ceil(self.chunks_if(problem.k) / splits)
+        issue_seconds = chunks * self._least_chunk(ceil(blocks / t.sms))[chunks == 1]
+        longest = max(
+            issue_seconds + START / t.clock,
+            problem.compulsory_bytes / t.memory_rate,
+            blocks * chunks * self.fetched_bytes / self.l2_rate,
+        )
+        ending = 0.0
+        if folded and (ending := self._least_endings.get(splits)) is None:
+            ending = least_ending_seconds(self._parts(splits), t)
+            self._least_endings[splits] = ending
         return ROUNDED * (t.launch_seconds + longest + self.stored_seconds + ending)
 
     def __str__(self) -> str:

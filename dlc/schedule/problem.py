@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from dlc.ir.cached import cached
@@ -102,6 +102,14 @@ class Problem:
     """What tensor cores would multiply, if they can compute the sums."""
     padded: bool = True
     """True if threads of a warp read rows of a slab, which padding keeps off each other's banks."""
+
+    def like(self, chunk: int) -> Problem:
+        """
+        One that is the same for all that differ in the length of K alone, and in the elements of
+        all operands for a point of it, if K is longer than two chunks of so many points.
+        """
+        taps = min(self.taps, 1) or 1
+        return replace(self, k=min(self.k, ceil(2 * chunk / taps)), operand_points=None)
 
     @cached
     def compulsory_bytes(self) -> int:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
-from dlc.schedule.candidate import MANY, Candidate, Known
+from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
 from dlc.schedule.rising_order import Rising
@@ -41,6 +41,8 @@ NARROW = ((64, 2), (32, 2), (16, 2))
 """More of them, where two threads have all columns that there are."""
 CHUNKS = (16, 32)
 """Points of K in a chunk."""
+LONGEST = 128
+"""Of all chunks, those of tensor cores included."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Parts of K that blocks of their own sum up."""
 UNROLLED = 1024
@@ -111,9 +113,15 @@ def not_multiplied(problem: Problem, target: Target) -> str:
     return "" if target.has("tf32") else f"products by {target.precision}: {target.lacking('tf32')}"
 
 
-@lru_cache(maxsize=256)
 def _ranked(problem: Problem, target: Target) -> Rising[Candidate]:
     """All candidates that fit, the best first."""
+    if problem.tensor and problem.tensor.type == "f32" and target.precision == "f32":
+        problem = replace(problem, tensor=None)  # which is the same to threads
+    return _ranked_once(problem, target)
+
+
+@lru_cache(maxsize=256)
+def _ranked_once(problem: Problem, target: Target) -> Rising[Candidate]:
     return Rising(_ranking(problem, target))
 
 
@@ -147,47 +155,48 @@ Tiles = Callable[[Problem, Target], Iterator[Candidate]]
 def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iterator[Candidate]:
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
-    that are `made` alone, if so. What a bound says is not next is not looked at yet: neither the
-    numbers of parts of a tile, nor what folds so many (which are negative until then), nor the
-    depths of rings for them.
+    that are `made` alone, if so. What a bound says is not next is not looked at yet: neither what
+    folds the parts of a tile (whose numbers are negative until then), nor the depths of rings.
     """
     order = count()  # of what nothing else tells apart
-    known = _known(replace(problem, k=0, operand_points=None), target)
+    like = problem.like(max(CHUNKS) if problem.tensor is None else LONGEST)
     heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = [
-        (tile.known_from(known).least_seconds_of_all, (), number, 0, next(order), tile)
-        for number, tile in enumerate((made or _tiles)(problem, target))
+        (tile.least_seconds(problem, parts, folded=False), (), number, -parts, next(order), tile)
+        for number, tile in enumerate(_tiles_like(like, target, made or _tiles))
+        for parts in splits_of(tile, problem.k)
     ]
     heapify(heap)
     while heap:
         _, estimated, number, splits, _, c = heappop(heap)
         if estimated:
             yield c
-        elif splits == 0:
-            for parts in splits_of(c):
-                least = c.least_seconds(parts, folded=False)
-                heappush(heap, (least, (), number, -parts, next(order), c))
         elif splits < -1:
-            heappush(heap, (c.least_seconds(-splits), (), number, -splits, next(order), c))
+            heappush(heap, (c.least_seconds(problem, -splits), (), number, -splits, next(order), c))
         else:
             splits = abs(splits)
-            depths = c.depths if c.rings and c.chunks > splits else (2,)
+            whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
+            depths = c.depths if whole.rings and whole.chunks > splits else (2,)
             for depth, ending in product(depths, endings(splits, target)):
-                new = c.with_ring(depth, splits, ending=ending)
+                new = whole.for_problem(problem, depth, splits, ending=ending)
                 if new.seconds < inf:
                     place = new.seconds, new.ties, number, splits
                     heappush(heap, (*place, next(order), new))
 
 
 @lru_cache(maxsize=64)
-def _known(problem: Problem, target: Target) -> Known:
-    """What is known of the tiles of problems that differ in the length of K alone."""
-    return {}
+def _tiles_like(problem: Problem, target: Target, made: Tiles) -> tuple[Candidate, ...]:
+    """The tiles of all problems like one, with what is known of them."""
+    return tuple(made(problem, target))
 
 
-def splits_of(tile: Candidate) -> Iterator[int]:
-    """The numbers of parts worth splitting K into, for a candidate that does not split it."""
+def splits_of(tile: Candidate, k: int) -> Iterator[int]:
+    """
+    The numbers of parts worth splitting K of so many points into, for a candidate that does not
+    split it.
+    """
+    chunks = 1 if tile.problem.skips else tile.chunks_if(k)
     for splits in SPLITS:
-        if splits > 1 and 2 * splits > (1 if tile.problem.skips else tile.chunks):
+        if splits > 1 and 2 * splits > chunks:
             break
         yield splits
         if tile.blocks * splits > 4 * tile.target.sms:
@@ -196,7 +205,8 @@ def splits_of(tile: Candidate) -> Iterator[int]:
 
 def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
-    return ((tile, splits) for tile in _tiles(problem, target) for splits in splits_of(tile))
+    for tile in _tiles(problem, target):
+        yield from ((tile, splits) for splits in splits_of(tile, problem.k))
 
 
 def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:

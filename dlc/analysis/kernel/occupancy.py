@@ -9,6 +9,7 @@ and to warps in fours, shared memory in units of 128 bytes with 1 KiB of each bl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dlc.target import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, Target
 
@@ -24,6 +25,7 @@ class Occupancy:
     """`threads`, `blocks`, `registers` or `shared`."""
 
 
+@lru_cache(maxsize=4096)
 def occupancy(target: Target, threads: int, registers: int, shared_bytes: int) -> Occupancy:
     """
     For blocks of `threads` with `registers` per thread and `shared_bytes` per block; 0 blocks for
