@@ -27,6 +27,10 @@ def structure(op: Operation, given: Given | None = None, *, names: bool = False)
     name hints inside. A region with successors or with an operation that names another parent has
     no equal.
     """
+    operands = (v.type if given is None else given(v) for v in op.operands)
+    key: list[Hashable] = [op.name, tuple(operands), op.result_types, _sorted(op.properties)]
+    if not op.regions:
+        return tuple(key)
     numbers: dict[SSAValue, int] = {}
 
     def number(value: SSAValue) -> Hashable:
@@ -58,8 +62,6 @@ def structure(op: Operation, given: Given | None = None, *, names: bool = False)
         for result in inner.results:
             numbers[result] = len(numbers)
 
-    operands = (v.type if given is None else given(v) for v in op.operands)
-    key: list[Hashable] = [op.name, tuple(operands), op.result_types, _sorted(op.properties)]
     for region in op.regions:
         visit(region)
     return tuple(key)

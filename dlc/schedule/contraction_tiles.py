@@ -113,20 +113,22 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     chunked = {op: along[op.result] for op in loads if along[op.result] & k_axes}
 
+    places = [op.subscripts for op in chunked]
+    stored = [op.subscripts for op in outer.body.block.ops if isinstance(op, loop.StoreOp)]
+
     def run(axis: BlockArgument) -> float:
         """The length of an axis over the steps that its points are apart in an operand."""
-        steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
+        steps = (abs(s.coefficient(axis) or 1) for place in places for s in place)
         return outer.hint(axis) / max(steps, default=1)
-
-    stores = [op for op in outer.body.block.ops if isinstance(op, loop.StoreOp)]
 
     def merit(axis: BlockArgument) -> tuple[bool, bool, float]:
         """
         Whether a sector's neighbours along an axis are neighbours in memory, of operands and of
         results, and how long it is.
         """
-        lies = [run(axis) >= SECTOR and _is_contiguous(axis, ops) for ops in (chunked, stores)]
-        return lies[0], lies[1], run(axis)
+        length = run(axis)
+        lies = [length >= SECTOR and _is_contiguous(axis, of) for of in (places, stored)]
+        return lies[0], lies[1], length
 
     def best(axes: Sequence[SSAValue]) -> BlockArgument:
         """
@@ -284,7 +286,7 @@ def _run_beside(
 
 def _in_sector(axis: BlockArgument, chunked: Iterable[loop.LoadOp]) -> int:
     """The points along an axis of which the elements that are loaded are in one sector."""
-    last = [op.subscripts[-1] for op in chunked if op.subscripts]
+    last = [place[-1] for op in chunked if (place := op.subscripts)]
     steps = (abs(s.coefficient(axis) or 1) for s in last if axis in s.values())
     return max(SECTOR // max(steps, default=1), 1)
 
@@ -419,9 +421,9 @@ def _registers_after(*, loaded: bool) -> float:
     return COMPUTED_AFTER + (LOADED_AFTER if loaded else 0)
 
 
-def _is_contiguous(axis: BlockArgument, ops: Iterable[loop.LoadOp | loop.StoreOp]) -> bool:
-    """True if what is loaded or stored has neighbours along an axis next to each other."""
-    return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in ops)
+def _is_contiguous(axis: BlockArgument, places: Iterable[Sequence[Expr]]) -> bool:
+    """True if one of some places has neighbours along an axis next to each other."""
+    return any(place and place[-1].coefficient(axis) == 1 for place in places)
 
 
 def _apart(op: loop.LoadOp, axes: Sequence[BlockArgument], reduce: loop.ReduceOp) -> int:

@@ -36,6 +36,12 @@ class Packing:
     extents: tuple[int, ...]
     """Of the dimensions; the last is a multiple of 16 bytes."""
 
+    def among(self, copies: Mapping[SSAValue, SSAValue]) -> Packing:
+        """The same of a copy of the kernel, whose values are copies of its own."""
+        load, axes = copies[self.load.result].owner, [copies[axis] for axis in self.axes]
+        assert isinstance(load, loop.LoadOp)
+        return Packing(load, tuple(a for a in axes if isinstance(a, BlockArgument)), self.extents)
+
 
 @dataclass(frozen=True)
 class Kept:

@@ -78,8 +78,8 @@ class PackOperandsPass(ModulePass):
         Packs the operands of a kernel for which that pays, one after the other; those that are
         `made` before it are there.
         """
-        left = 0
-        while left < len(found := scattered_operands(kernel, target)):
+        left, found, now = 0, scattered_operands(kernel, target), 0.0
+        while left < len(found):
             packing = found[left]
             name = packing.load.ref.name_hint or "operand"
             if isinstance(packing, Kept):
@@ -88,8 +88,10 @@ class PackOperandsPass(ModulePass):
                 continue
             copying = copying_kernel(kernel, packing, packing.extents, f"{name}_packed", _store)
             there = made.has(kernel, copying) or copying.inputs[0] in same
-            if self._pays(kernel, left, copying, target, there=there):
+            now = now or estimate(kernel, target).seconds
+            if self._pays(kernel, packing, copying, target, now=now, there=there):
                 read_packed(kernel, packing, made.take(kernel, copying))
+                found, now = scattered_operands(kernel, target), 0.0
             else:
                 copying.erase()
                 left += 1
@@ -97,19 +99,22 @@ class PackOperandsPass(ModulePass):
     def _pays(
         self,
         kernel: loop.KernelOp,
-        left: int,
+        packing: Packing,
         copying: loop.KernelOp,
         target: Target,
         *,
+        now: float,
         there: bool,
     ) -> bool:
-        """True if a kernel is to read what `copying` makes, which may be there already."""
-        trial = kernel.clone()
-        packing = scattered_operands(trial, target)[left]
-        assert isinstance(packing, Packing)
+        """
+        True if a kernel, which takes so many seconds `now`, is to read what `copying` makes, which
+        may be there already.
+        """
+        copies: dict[SSAValue, SSAValue] = {}
+        trial = kernel.clone(copies)
+        read_packed(trial, packing.among(copies), copying.results[0])
         name = packing.load.ref.name_hint or "operand"
-        read_packed(trial, packing, copying.results[0])
-        now, then = (estimate(k, target).seconds for k in (kernel, trial))
+        then = estimate(trial, target).seconds
         trial.erase()
         once = 0.0 if there else estimate(copying, target).seconds
         pays = then + once < now or self.always
