@@ -1,7 +1,7 @@
 """
 What a token takes of language models that generate, by the estimate.
 
-    python bench/decoding.py [--only REGEX] [--output bench/results/decoding]
+    python bench/decoding.py [--only REGEX]
 
 The program of a token of `dlc generate`, of bf16 and without data, for sm_90: all layers, the
 choice of the token, and the test whether a row is done, with a cache that is full. Launches are
@@ -14,15 +14,14 @@ Writes JSON and a Markdown table.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import re
-import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import torch
 from kernel_rows import Row, loop_kernels
+from static_rows import update
 from transformers import AutoConfig, AutoModelForCausalLM
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -44,7 +43,7 @@ from dlc.stages import Stages, compiler_context
 from dlc.target import TARGETS, set_target, target_of
 from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-from dlc_bench.records import markdown_table, where_and_when, write_record
+from dlc_bench.records import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = "sm_90"
@@ -133,11 +132,9 @@ def _bytes(ref: SSAValue) -> int:
     return span_bytes(memref_of(ref))
 
 
-def cells(name: str, rows: int, capacity: int, row: Row) -> list[str]:
+def cells(name: str, row: Row) -> list[str]:
     return [
-        name,
-        str(rows),
-        str(capacity),
+        *name.split(" "),
         str(row["launches"]),
         str(row["launches_of_a_layer"]),
         f"{row['estimate_us'] / 1e3:.2f} ms",
@@ -149,30 +146,19 @@ def cells(name: str, rows: int, capacity: int, row: Row) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--only", default="", help="a pattern of models' names")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "decoding")
-    options = parser.parse_args()
-    found: list[Row] = []
-    lines: list[list[str]] = []
-    for name, rows, capacity in CASES:
-        if re.search(options.only, name):
-            print(name, rows, file=sys.stderr, flush=True)
-            row = measure(name, rows, capacity)
-            found.append({"model": name, "rows": rows, "capacity": capacity, **row})
-            lines.append(cells(name, rows, capacity, row))
-    record = where_and_when()
-    text = [
+def markdown(record: Row) -> str:
+    """The table."""
+    lines = [
         f"Estimated {record['date']} for {TARGET}, bf16: one token of each row, the cache full. "
         "The least is the time of weights and cache at the bandwidth of memory, "
         f"{TARGETS[TARGET].memory_bandwidth / 1e12:.2f} TB/s. Overlapped: by `overlap-launches`, "
         "as `dlc generate --overlap` compiles.",
         "",
-        *markdown_table(HEADER, lines),
+        *markdown_table(HEADER, (cells(name, row) for name, row in record["steps"].items())),
     ]
-    write_record(options.output, {**record, "steps": found}, "\n".join(text) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    steps = {" ".join(map(str, case)): partial(measure, *case) for case in CASES}
+    update("decoding", __doc__, steps, markdown, key="steps")

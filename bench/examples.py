@@ -1,25 +1,28 @@
 """
 What the examples cost: compile time, peak memory, and time on the host backend.
 
-    python bench/examples.py [--repeat 3] [--output bench/results/examples]
+    python bench/examples.py [--only REGEX]
 
-Each compilation is a process of its own, so imports count; the least of `repeat` runs is kept.
+Each compilation is a process of its own, so imports count; the least of three runs is kept.
 Writes JSON and a Markdown table.
 """
 
 from __future__ import annotations
 
-import argparse
 import compileall
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from dlc.cli.status_line import bar, progress
-from dlc_bench.records import markdown_table, run_dlc, where_and_when, write_record
+from static_rows import update
+
+from dlc_bench.records import markdown_table, run_dlc
 
 ROOT = Path(__file__).resolve().parent.parent
+REPEAT = 3
 
 EXAMPLES: dict[str, tuple[list[str], float]] = {
     "RMSNorm": (["-c", "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"], 0),
@@ -40,16 +43,16 @@ HEADER = ("example", "kernels", "dlc's own share", "torch's import and export", 
           "host")  # fmt: skip
 
 
-def measure(arguments: list[str], flops: float, repeat: int) -> dict[str, float]:
+def measure(arguments: list[str], flops: float) -> dict[str, float]:
     """Seconds of dlc's own phases and of torch's, MiB, kernels, and seconds on the host."""
     own, torch, memory = [], [], []
-    for _ in range(repeat):
+    for _ in range(REPEAT):
         report = run_dlc("compile", *arguments, "--timing", "-o", os.devnull).stderr
         own.append(float(re.search(r"dlc +total +([\d.]+)", report)[1]))
         torch.append(float(re.search(r"torch +total +([\d.]+)", report)[1]))
         memory.append(float(re.search(r"peak memory: ([\d.]+)", report)[1]))
     seconds = []
-    for _ in range(repeat):
+    for _ in range(REPEAT):
         table = run_dlc("run", *arguments).stdout
         rows = re.findall(r"([\d.]+) (µs|us|ms|s)$", table, re.MULTILINE)
         if "WRONG" in table or not rows:
@@ -71,27 +74,6 @@ def lines_of_python() -> int:
     return sum(len(path.read_text().splitlines()) for path in (ROOT / "dlc").rglob("*.py"))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "examples")
-    options = parser.parse_args()
-    compileall.compile_dir(ROOT / "dlc", quiet=1)  # as a first use leaves it behind
-    rows = {}
-    with progress("measuring …") as show:
-        for number, (name, (arguments, flops)) in enumerate(EXAMPLES.items()):
-            show(f"{bar(number / len(EXAMPLES))} {name}")
-            rows[name] = measure(arguments, flops, options.repeat)
-    record = {**where_and_when(), "lines_of_python": lines_of_python(), "examples": rows}
-    lines = [
-        f"Measured {record['date']} on {record['machine']}; {record['lines_of_python']} lines of "
-        "Python.",
-        "",
-        *markdown_table(HEADER, (cells(name, row) for name, row in rows.items())),
-    ]
-    write_record(options.output, record, "\n".join(lines) + "\n")
-
-
 def cells(name: str, row: dict[str, float]) -> list[str]:
     speed = f", {row['host_gflops']:.1f} GFLOP/s" if row["host_gflops"] > 1 else ""
     return [
@@ -104,5 +86,17 @@ def cells(name: str, row: dict[str, float]) -> list[str]:
     ]
 
 
+def markdown(record: dict[str, Any]) -> str:
+    """The table."""
+    lines = [
+        f"Measured {record['date']} on {record['machine']}; {lines_of_python()} lines of Python.",
+        "",
+        *markdown_table(HEADER, (cells(name, row) for name, row in record["examples"].items())),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    main()
+    compileall.compile_dir(ROOT / "dlc", quiet=1)  # as a first use leaves it behind
+    examples = {name: partial(measure, *given) for name, given in EXAMPLES.items()}
+    update("examples", __doc__, examples, markdown, key="examples")

@@ -1,7 +1,7 @@
 """
 What sizes cost in the loops of kernels: the instructions that guard them, by nvcc.
 
-    python bench/guards.py [--only REGEX] [--output bench/results/guards]
+    python bench/guards.py [--only REGEX]
 
 Each program of bench/sizes.py is compiled for all sizes and for the first of them alone, with the
 same schedules where these fit both, on sm_90; where multiples have kernels of their own, once more
@@ -14,14 +14,12 @@ Markdown table.
 
 from __future__ import annotations
 
-import argparse
-import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 
 import torch
 from sizes import BATCHES, FAMILIES, LENGTHS, TARGET, Family, Row, made
+from static_rows import update
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.cuda.print.printer import print_kernel
@@ -35,9 +33,8 @@ from dlc.shared_kernels import SharedKernels
 from dlc.stages import Stages
 from dlc.target import set_target
 from dlc.transforms.tensor.multiples.divide_sizes import divisors
-from dlc_bench.records import markdown_table, where_and_when, write_record
+from dlc_bench.records import markdown_table
 
-ROOT = Path(__file__).resolve().parent.parent
 HEADER = ("family", "size", "kernel", "loop, all sizes", "loop, one", "a unit of work, over",
           "registers", "spilled bytes")  # fmt: skip
 _OTHERS = ("FADD", "FMUL", "FSETP", "FMNMX", "FSEL", "MUFU")
@@ -134,25 +131,18 @@ def cells(family: str, row: Row) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "guards")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    rows: dict[str, list[Row]] = {}
-    for name in filter(re.compile(options.only).search, FAMILIES):
-        print(name, file=sys.stderr, flush=True)
-        rows[name] = measure(FAMILIES[name])
-    record = where_and_when()
+def markdown(record: Row) -> str:
+    """The table."""
+    rows = ((name, row) for name, found in record["families"].items() for row in found)
     lines = [
         f"Compiled {record['date']} for {TARGET}; instructions of the loop where the time goes, "
         "for so many multiply-adds, products of matrices or other operations.",
         "",
-        *markdown_table(HEADER, (cells(n, row) for n, found in rows.items() for row in found)),
+        *markdown_table(HEADER, (cells(name, row) for name, row in rows)),
     ]
-    write_record(options.output, {**record, "families": rows}, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    families = {name: partial(measure, family) for name, family in FAMILIES.items()}
+    update("guards", __doc__, families, markdown, key="families")

@@ -2,7 +2,7 @@
 What it takes to compile models whole and by the layer: seconds, memory, kernels; and the memory
 that they then run in, beside weights.
 
-    python bench/models.py [--seq-len 128] [--output bench/results/models]
+    python bench/models.py [--only REGEX]
 
 Each compilation is a process of its own, up to CUDA text; no weights are in memory, and nvcc is
 not run. Writes JSON and a Markdown table.
@@ -10,16 +10,18 @@ not run. Writes JSON and a Markdown table.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from dlc_bench.records import markdown_table, run_dlc, where_and_when, write_record
+from static_rows import update
 
-ROOT = Path(__file__).resolve().parent.parent
+from dlc_bench.records import markdown_table, run_dlc
+
 MODELS = ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "Qwen/Qwen2.5-7B")
+GIVEN = ("--seq-len", "128", "--target", "sm_90")
 PHASES = {
     "imports": r"import of (torch|transformers|dlc and xDSL|the frontend)",
     "export": r"the model's own code|torch\.export|import to Torch IR",
@@ -69,13 +71,13 @@ def _bytes(account: str, row: str) -> int:
     return int(found[1])
 
 
-def table(record: dict[str, object], rows: dict[str, dict[str, float]]) -> str:
+def table(record: dict[str, Any]) -> str:
     header = ("model", "kernels", "launches", *PHASES, "in all", "peak", "workspace", "of tensors",
               "eager's peak")  # fmt: skip
     lines = [
-        f"Measured {record['date']} on {record['machine']}; {record['seq_len']} tokens, sm_90.",
+        f"Measured {record['date']} on {record['machine']}; 128 tokens, sm_90.",
         "",
-        *markdown_table(header, (cells(name, row) for name, row in rows.items())),
+        *markdown_table(header, (cells(name, row) for name, row in record["models"].items())),
     ]
     return "\n".join(lines) + "\n"
 
@@ -89,21 +91,10 @@ def cells(name: str, row: dict[str, float]) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seq-len", type=int, default=128)
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "models")
-    options = parser.parse_args()
-    rows: dict[str, dict[str, float]] = {}
-    for model in MODELS:
-        for part, flags in (("one layer", ["--layer", "0"]), ("whole", [])):
-            name = f"{model.split('/')[1]}, {part}"
-            print(name, file=sys.stderr, flush=True)
-            length = ["--seq-len", str(options.seq_len), "--target", "sm_90"]
-            rows[name] = measure([model, *flags, *length])
-    record = {**where_and_when(), "seq_len": options.seq_len}
-    write_record(options.output, {**record, "models": rows}, table(record, rows))
-
-
 if __name__ == "__main__":
-    main()
+    models = {
+        f"{model.split('/')[1]}, {part}": partial(measure, [model, *flags, *GIVEN])
+        for model in MODELS
+        for part, flags in (("one layer", ["--layer", "0"]), ("whole", []))
+    }
+    update("models", __doc__, models, table, key="models")

@@ -1,7 +1,7 @@
 """
 What it takes to compile convolutional networks, and how far from the roofline they are.
 
-    python bench/networks.py [--batch 8] [--only REGEX] [--output bench/results/networks]
+    python bench/networks.py [--only REGEX]
 
 Each network is imported without data and compiled for sm_90 up to CUDA text, by the only thread of
 this process; seconds are of its processor, so that other work on the machine counts little. nvcc is
@@ -10,15 +10,13 @@ not run. Writes JSON and a Markdown table.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import re
-import sys
 import time
-from pathlib import Path
+from functools import partial
 
 import torch
 from kernel_rows import Row, loop_kernels, summary
+from static_rows import update
 
 from dlc.backend.cuda.print.printer import print_module
 from dlc.frontend.export.fx import import_program
@@ -28,17 +26,17 @@ from dlc.stages import compiler_context
 from dlc.target import set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc_bench.convnets import NETWORKS
-from dlc_bench.records import markdown_table, where_and_when, write_record
+from dlc_bench.records import markdown_table
 from dlc_bench.work import compulsory_bytes, product_flops
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = "sm_90"
+BATCH = 8
 STAGES: tuple[Stage, ...] = ("loop", "kernel")
 HEADER = ("network", "kernels", "launches", "import", "to schedules", "to Kernel IR", "printing",
           "in all", "text", "estimate", "times the roofline")  # fmt: skip
 
 
-def measure(name: str, batch: int) -> Row:
+def measure(name: str) -> Row:
     """Seconds of each part, kernels, launches, KiB of text, and the estimate of a network."""
     seconds: list[float] = []
 
@@ -49,7 +47,7 @@ def measure(name: str, batch: int) -> Row:
 
     with torch.device("meta"):
         network = NETWORKS[name]().eval().requires_grad_(False)
-        images = torch.randn(batch, 3, 224, 224)
+        images = torch.randn(BATCH, 3, 224, 224)
     gc.freeze()  # as `dlc compile` does
     now = time.process_time()
     program = import_program(network, (images,), whole=DECOMPOSITIONS)
@@ -84,26 +82,16 @@ def cells(name: str, row: Row) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "networks")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    rows: dict[str, Row] = {}
-    for name in filter(re.compile(options.only).search, NETWORKS):
-        print(name, file=sys.stderr, flush=True)
-        rows[name] = measure(name, options.batch)
-    record = {**where_and_when(), "batch": options.batch}
+def markdown(record: Row) -> str:
+    """The table."""
     lines = [
-        f"Measured {record['date']} on {record['machine']}; {options.batch} images of 224 x 224, "
-        f"{TARGET}.",
+        f"Measured {record['date']} on {record['machine']}; {BATCH} images of 224 x 224, {TARGET}.",
         "",
-        *markdown_table(HEADER, (cells(name, row) for name, row in rows.items())),
+        *markdown_table(HEADER, (cells(name, row) for name, row in record["networks"].items())),
     ]
-    write_record(options.output, {**record, "networks": rows}, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    networks = {name: partial(measure, name) for name in NETWORKS}
+    update("networks", __doc__, networks, markdown, key="networks")

@@ -1,7 +1,7 @@
 """
 How much slower kernels for all sizes are than those that are made for one, by the estimate.
 
-    python bench/sizes.py [--only REGEX] [--output bench/results/sizes]
+    python bench/sizes.py [--only REGEX]
 
 Each program is called with 12 sizes on sm_90, without data, the first in their middle. A call gets
 the kernels that `dlc.compile(dynamic_shapes=...)` would launch, and the static program of its
@@ -12,17 +12,16 @@ these, `programs` all that 12 calls compile. Writes JSON and a Markdown table.
 
 from __future__ import annotations
 
-import argparse
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from static_rows import update
 from torch import Tensor, nn
 from torch.export import Dim
 from xdsl.dialects.builtin import ModuleOp
@@ -32,7 +31,7 @@ from dlc.importing import Imports
 from dlc.shared_kernels import SharedKernels, are_made_for
 from dlc.stages import Stages
 from dlc.target import set_target
-from dlc_bench.records import markdown_table, where_and_when, write_record
+from dlc_bench.records import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = "sm_90"
@@ -184,24 +183,16 @@ def cells(name: str, row: Row) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "sizes")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    rows: dict[str, Row] = {}
-    for name in filter(re.compile(options.only).search, FAMILIES):
-        print(name, file=sys.stderr, flush=True)
-        rows[name] = measure(FAMILIES[name])
-    record = where_and_when()
+def markdown(record: Row) -> str:
+    """The table."""
     lines = [
         f"Counted {record['date']} for {TARGET}; 12 sizes of each program, batch x length.",
         "",
-        *markdown_table(HEADER, (cells(name, row) for name, row in rows.items())),
+        *markdown_table(HEADER, (cells(name, row) for name, row in record["families"].items())),
     ]
-    write_record(options.output, {**record, "families": rows}, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    families = {name: partial(measure, family) for name, family in FAMILIES.items()}
+    update("sizes", __doc__, families, markdown, key="families")
