@@ -3,30 +3,25 @@ Tokens of `dlc generate` on a GPU, beside transformers' eager and compiled ones.
 
     python bench/generation.py [--only REGEX] [--budget 5m] [--peers eager,dynamic,compile]
                                [--layers N] [--logits] [--output bench/results/generation]
-    python bench/generation.py --block [--only REGEX] [--peers eager,torch.compile] [--budget 5m]
-    python bench/generation.py --rehearse [--block]       # in small, on the host backend
+    python bench/generation.py --rehearse                 # in small, on the host backend
 
 Models have random weights in bf16 and all their layers, or the first N. All cases are compiled side
 by side, each in a process of its own; then they are measured one after the other, dlc and its peers
 in one process. `eager` has a static cache, `dynamic` the default one, `compile` is torch.compile in
 the mode reduce-overhead, as transformers has it for a static cache; `compile.text` also times its
-`model.generate`, which compiles anew. `--block` takes one decoder layer on a prompt in place of
-tokens, and torch.compile in its default mode. JSON and a Markdown table are written after each row.
+`model.generate`, which compiles anew. JSON and a Markdown table are written after each row.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from decoding import MODELS
-from generation_blocks import BLOCK_HEADER, Block, block_cells, measure_block
 from generation_cases import Case, How
 from generation_peers import COMPILE, DYNAMIC, EAGER, TEXTS
 from generation_steps import measure_case
@@ -43,8 +38,6 @@ CAPACITY = 2048
 CASES = (("TinyLlama", 1), ("TinyLlama", 64), ("Qwen2.5-7B", 1), ("TinyLlama", 8))
 """Models and rows of a batch, the most important ones first."""
 PREFILL = 512
-TOKENS = (1, 128, 512, 8, 64)
-DTYPES = ("bf16", "f32")
 TINY = {
     "model_type": "llama",
     "vocab_size": 128,
@@ -85,15 +78,6 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
                     prefill=PREFILL if rows == 1 else 0)  # fmt: skip
         if re.search(options.only, case.name):
             yield case
-
-
-def blocks(options: argparse.Namespace) -> Iterator[Block]:
-    for tokens in (4,) if options.rehearse else TOKENS:
-        for model, config in configurations(options).items():
-            for dtype in DTYPES:
-                block = Block(model, config, dtype, tokens)
-                if re.search(options.only, block.name):
-                    yield block
 
 
 def microseconds(value: float | None) -> str:
@@ -137,8 +121,8 @@ def _peer(row: Row | None) -> str:
     return times + (f": {row['error']}" if "error" in row else "")
 
 
-def say(name: str, row: Row, shown: list[str], header: tuple[str, ...]) -> None:
-    pairs = zip(header[1:], shown[1:], strict=True)
+def say(name: str, shown: list[str]) -> None:
+    pairs = zip(HEADER[1:], shown[1:], strict=True)
     print(f"{name}: " + "; ".join(f"{key} {cell}" for key, cell in pairs if cell), flush=True)
 
 
@@ -146,10 +130,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     parser.add_argument("--only", default="", help="a pattern of cases' names: TinyLlama b64")
     parser.add_argument("--budget", type=parse_budget, default=parse_budget("8m"))
-    parser.add_argument("--peers", help="what dlc is beside, by commas")
+    parser.add_argument(
+        "--peers", default=f"{EAGER},{DYNAMIC}", help="what dlc is beside, by commas"
+    )
     parser.add_argument("--layers", type=int, help="the first ones only")
     parser.add_argument("--logits", action="store_true", help="judge those of the first step")
-    parser.add_argument("--block", action="store_true", help="one layer, on a prompt")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "host"))
     parser.add_argument("--rehearse", action="store_true", help="in small, on the host backend")
     parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "generation")
@@ -159,16 +144,11 @@ def make_parser() -> argparse.ArgumentParser:
 def jobs_of(options: argparse.Namespace) -> list[Job]:
     if options.rehearse:
         options.backend = "host"
-    default = f"{EAGER}" if options.block else f"{EAGER},{DYNAMIC}"
-    given = default if options.peers is None else options.peers
-    peers = tuple(filter(None, given.split(",")))
-    allowed = (EAGER, "torch.compile") if options.block else (EAGER, DYNAMIC, COMPILE)
+    peers = tuple(filter(None, options.peers.split(",")))
+    allowed = (EAGER, DYNAMIC, COMPILE)
     if wrong := [p for p in peers if p.removesuffix(TEXTS) not in allowed]:
         raise SystemExit(f"expected peers among {', '.join(allowed)}, found {', '.join(wrong)}")
     how = How(options.backend, peers, options.logits)
-    if options.block:  # many processes, each of which compiles little
-        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-        return [Job(block.name, measure_block, (block, how)) for block in blocks(options)]
     return [Job(case.name, measure_case, (case, how)) for case in cases(options)]
 
 
@@ -180,26 +160,23 @@ def main(argv: list[str] | None = None) -> None:
     forbid_tf32()
     where = environment(find_device(options.backend))
     rows: dict[str, Row] = {}
-    header = BLOCK_HEADER if options.block else HEADER
-    shown: Any = block_cells if options.block else cells
+    layers = f", {options.layers} layers" if options.layers else ""
 
     def on_row(name: str, row: Row) -> None:
         rows[name] = rows.get(name, {}) | row
-        line = shown(name, rows[name])
         print(f"{time.monotonic() - begin:.0f} s ", end="")
-        say(name, row, line, header)
+        say(name, cells(name, rows[name]))
         ordered = [(job.name, rows[job.name]) for job in jobs if job.name in rows]
-        what = "one decoder layer" if options.block else "a token of each row, the cache full"
         text = [
-            f"Measured {where['date']} on {where['device']}, PyTorch {where['torch']}: {what}"
-            + (f", {options.layers} layers" if options.layers else "") + ".",
+            f"Measured {where['date']} on {where['device']}, PyTorch {where['torch']}: a token of "
+            f"each row, the cache full{layers}.",
             "",
-            *markdown_table(header, [shown(*each) for each in ordered]),
-        ]  # fmt: skip
+            *markdown_table(HEADER, [cells(*each) for each in ordered]),
+        ]
         record = {**where, "layers": options.layers, "rows": dict(ordered)}
         write_record(options.output, record, "\n".join(text) + "\n", quiet=True)
 
-    run(jobs, deadline, on_row, together=options.block)
+    run(jobs, deadline, on_row)
     print(options.output.with_suffix(".md").read_text() if rows else "no case", end="")
 
 

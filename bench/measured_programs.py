@@ -13,11 +13,13 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from choices import (
+    Made,
     Program,
     causal,
     choices,
@@ -28,7 +30,7 @@ from choices import (
     of_text,
     program_of,
 )
-from halves import LINEARS, TOKENS
+from halves import BLOCKS, LINEARS, TOKENS
 from kernel_programs import PROGRAMS as KERNELS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
@@ -94,12 +96,34 @@ def kernels() -> Iterator[Program]:
             yield Program(f"kernels/{program.name}", of_text(program.text))
 
 
+def blocks() -> Iterator[Program]:
+    """The first decoder layer of models on a prompt, of random weights."""
+    for tokens in (1, 128, 512, 8, 64):
+        for name, model in BLOCKS.items():
+            for dtype in ("bf16", "f32"):
+                make = partial(_layer, model, tokens, dtype)
+                yield Program(f"blocks/{name}.{dtype}.s{tokens}", make)
+
+
+def _layer(model: str, tokens: int, dtype: str) -> Made:
+    from dlc.models.find import find as find_model
+    from dlc.models.load import ModelOptions, load_model
+
+    device = torch.get_default_device()
+    has_data = device.type != "meta"
+    options = ModelOptions(0, tokens, dtype=dtype, weights=has_data, random_weights=has_data)
+    with torch.device("cpu"):
+        layer, inputs = load_model(find_model(model), options)
+    return layer.to(device).requires_grad_(False), tuple(t.to(device) for t in inputs)
+
+
 GROUPS: dict[str, Callable[[], Iterator[Program]]] = {
     "ladder": ladder,
     "attention": attention,
     "halves": halves,
     "choices": choices,
     "kernels": kernels,
+    "blocks": blocks,
 }
 
 

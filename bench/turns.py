@@ -57,22 +57,14 @@ class _Running:
     over: bool = field(default=False)
 
 
-def run(
-    jobs: Sequence[Job],
-    deadline: float,
-    on_row: Callable[[str, Row], None],
-    *,
-    together: bool = False,
-) -> None:
+def run(jobs: Sequence[Job], deadline: float, on_row: Callable[[str, Row], None]) -> None:
     """
     Does jobs, those that come first in the list first of those that are ready, until they are done
     or `deadline`, of time.monotonic, has passed. Why a job did not end by itself is a row with an
-    `error`. With `together`, nobody measures before all are ready, or half of the time is over.
+    `error`.
     """
     context = multiprocessing.get_context("spawn")
     running: list[_Running] = []
-    now = time.monotonic()
-    patient = (now + deadline) / 2 if together else now
     shared: Row = {}
     measuring: _Running | None = None
     for job in jobs:
@@ -83,13 +75,12 @@ def run(
         running.append(_Running(job, process, mine))
     try:
         while (left := [r for r in running if not r.over]) and time.monotonic() < deadline:
-            if measuring is None and (time.monotonic() >= patient or all(r.ready for r in left)):
+            if measuring is None:
                 measuring = next((r for r in left if r.ready), None)
                 if measuring:
                     measuring.pipe.send(shared)
             pipes = {r.pipe: r for r in left}
-            until = patient if measuring is None and time.monotonic() < patient else deadline
-            for pipe in wait(list(pipes), max(0.0, until - time.monotonic())):
+            for pipe in wait(list(pipes), max(0.0, deadline - time.monotonic())):
                 one = pipes[pipe]  # pyright: ignore[reportArgumentType]
                 try:
                     kind, row = one.pipe.recv()
