@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, inf, prod
 
-from xdsl.dialects.builtin import AnyFloat, MemRefType
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefType, i1
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction
@@ -34,6 +35,7 @@ from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, Target
 
+_CONVERSIONS = arith.IndexCastOp | arith.ExtSIOp | arith.ExtUIOp | arith.TruncIOp
 FOLDS_OF_SCAN = 3
 """Folds of a value that is scanned: onto those of its thread before it, in the exchange of threads,
 and of what these had."""
@@ -230,12 +232,11 @@ def _reach(op: LoadOp) -> int:
 
 
 def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:
-    """The subscripts of a load, its axes other than the outermost not told apart."""
-    return (
-        op.map,
-        op.conditions,
-        tuple(names.get(v, -1) for v in op.indices),
-    )
+    """
+    The subscripts of a load, its axes other than the outermost not told apart; what is data is.
+    """
+    told = (v if isinstance(v.owner, Operation) else names.get(v, -1) for v in op.indices)
+    return op.map, op.conditions, tuple(told)
 
 
 def _outermost_axes(op: Operation) -> Sequence[BlockArgument]:
@@ -250,10 +251,15 @@ def _innermost_axis(op: Operation) -> BlockArgument | None:
 
 
 def flops_of(op: Operation) -> float:
-    """The cost of arithmetic on floats in issue slots; 0 for any other operation."""
-    if isinstance(op, LoadOp | StoreOp) or not op.results:
+    """
+    The cost of arithmetic in issue slots: two for 64 bits of integers, 0 where what is computed is
+    a subscript or a boolean.
+    """
+    if isinstance(op, LoadOp | StoreOp) or not op.results or op.name == "arith.constant":
         return 0
-    if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
+    if isinstance(result := op.results[0].type, IntegerType):
+        return 0 if isinstance(op, _CONVERSIONS) else ceil(result.bitwidth / 32) * (result != i1)
+    if not isinstance(result, AnyFloat):
         return 0
     return SCALARS[op.name].cost if op.name in SCALARS else 1
 

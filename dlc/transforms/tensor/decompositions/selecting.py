@@ -8,28 +8,14 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
-from dlc.transforms.tensor.decompositions.builder import dims
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.folds import identity
+from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.ordering import ranks_along
+from dlc.transforms.tensor.decompositions.ordering import in_order
 from dlc.transforms.tensor.decompositions.reductions import finish
-from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float
-
-
-def chosen(c: Lowering, value: SSAValue, dim: int, where: SSAValue) -> list[SSAValue]:
-    """The element along `dim` where a boolean tensor holds, which it does once, and its index."""
-    shape = shape_of(value)
-    worst = identity("max", element_of(c.wide(value)))
-    kept = c.elementwise(
-        lambda w, x: w.select(x, worst), where, c.wide(value), shape=shape, hint="kept"
-    )
-    places = c.elementwise(
-        lambda w, i: w.select(i, 0), where, c.iota(dim, shape), shape=shape, hint="place"
-    )
-    return [
-        c.reduce("max", [dim], kept, hint="value"),
-        c.reduce("add", [dim], places, hint="index"),
-    ]
+from dlc.transforms.tensor.decompositions.scalar import is_float
 
 
 def along(c: Lowering) -> tuple[SSAValue, int]:
@@ -46,13 +32,34 @@ def finished(c: Lowering, found: list[SSAValue]) -> Lowered:
     return [finish(c, v, result=n) for n, v in enumerate(found[: len(c.op.results)])]
 
 
+def at(c: Lowering, value: SSAValue, dim: int, index: SSAValue) -> list[SSAValue]:
+    """The element along `dim` at an index that does not vary along it, and that index."""
+    shape = shape_of(index)
+    subscripts: list[Expr] = dims(len(shape))
+    subscripts.insert(dim, dimension(len(shape)))
+    return [gathered(c, value, [index], subscripts, shape), index]
+
+
+def place_in(
+    c: Lowering, value: SSAValue, dim: int, count: int, place: Expr | SSAValue
+) -> SSAValue:
+    """The index along `dim` of an element by its place among the first `count` in order."""
+    shape = list(shape_of(value))
+    del shape[dim]
+    order = in_order(c, value, dim, count, descending=False)
+    subscripts: list[Expr] = dims(len(shape))
+    if isinstance(place, SSAValue):
+        subscripts.insert(dim, dimension(len(shape)))
+        return gathered(c, order, [place], subscripts, shape)
+    subscripts.insert(dim, place)
+    return c.move(order, subscripts, shape)
+
+
 @lower("kthvalue")
 def kthvalue(c: Lowering) -> Lowered:
     value, dim = along(c)
-    place = c.integer("k") - 1
-    ranks = ranks_along(c, value, dim)
-    where = c.elementwise(lambda r: r.eq(place), ranks, shape=shape_of(value), hint="there")
-    return finished(c, chosen(c, value, dim, where))
+    k = c.integer("k")
+    return finished(c, at(c, value, dim, place_in(c, value, dim, k, fixed(k - 1))))
 
 
 @lower("median", "median.dim", "nanmedian", "nanmedian.dim")
@@ -63,27 +70,39 @@ def median(c: Lowering) -> Lowered:
     n = shape[dim]
     if not n:
         return finished(c, [c.constant(nan, (), element_of(value))])
-    ranks = ranks_along(c, value, dim)
+    middle = (n - 1) // 2
     if not is_float(element_of(value)):
-        where = c.elementwise(lambda r: r.eq((n - 1) // 2), ranks, shape=shape, hint="there")
-        return finished(c, chosen(c, value, dim, where))
+        index = place_in(c, value, dim, middle + 1, fixed(middle))
+        return finished(c, at(c, value, dim, index))
+    if c.op.overload.data.startswith("nan"):
+        unknown = c.elementwise(
+            lambda x: x.is_nan().to(i64), c.wide(value), shape=shape, hint="unknown"
+        )
+        count = c.reduce("add", [dim], unknown, hint="count")
+        # Where all are NaN, the first of them.
+        place = c.elementwise(
+            lambda nans: ((n - 1 - nans) >> 1).maximum(0),
+            count,
+            shape=shape_of(count),
+            hint="middle",
+        )
+        return finished(c, at(c, value, dim, place_in(c, value, dim, middle + 1, place)))
     unknown = c.elementwise(
-        lambda x: x.is_nan().to(i64), c.wide(value), shape=shape, hint="unknown"
+        lambda x, i: x.is_nan().select(i, n),
+        c.wide(value),
+        c.iota(dim, shape),
+        shape=shape,
+        hint="unknown",
     )
-    count = c.reduce("add", [dim], unknown, hint="count")
-    ignored = c.op.overload.data.startswith("nan")
-
-    def middle(nans: Scalar) -> Scalar:
-        if ignored:
-            # Where all are NaN, the first of them.
-            return ((n - 1 - nans) >> 1).maximum(0)
-        return (nans > 0).select(n - nans, (n - 1) // 2)
-
-    place = c.elementwise(middle, count, shape=shape_of(count), hint="middle")
-    where = c.elementwise(
-        lambda r, p: r.eq(p), ranks, c.spread(place, [dim], shape), shape=shape, hint="there"
+    first = c.reduce("min", [dim], unknown, hint="first")
+    index = c.elementwise(
+        lambda f, i: (f < n).select(f, i),
+        first,
+        place_in(c, value, dim, middle + 1, fixed(middle)),
+        shape=shape_of(first),
+        hint="index",
     )
-    return finished(c, chosen(c, value, dim, where))
+    return finished(c, at(c, value, dim, index))
 
 
 @lower("mode")
