@@ -308,6 +308,11 @@ class Target:
         return self.sms * self.fp32_lanes * 2 * self.clock
 
     @property
+    def issue_rate(self) -> float:
+        """Instructions of threads that all SMs issue per second."""
+        return self.sms * self.issue_lanes * self.clock
+
+    @property
     def roofs(self) -> dict[str, float]:
         """Operations per second at most, by what computes them: the lowest first."""
         tf32 = self.sms * self.tf32_lanes * 2 * self.clock

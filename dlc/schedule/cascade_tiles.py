@@ -27,6 +27,7 @@ from dlc.schedule.endings import (
     folding_registers,
     kept_bytes,
 )
+from dlc.schedule.part_folds import folded_in_turn
 from dlc.schedule.tiling import rings
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, WIDEST_ACCESS, Target
@@ -175,7 +176,7 @@ class CascadeCandidate:
 
     @property
     def _copied_bytes(self) -> int:
-        """Of a chunk. A block of one row reads each value once, and not from a slab."""
+        """Of a chunk. A block of one row reads values once, from no slab."""
         p, (rows, columns) = self.problem, self.block
         of_key = p.key_bytes + (columns * p.column_bytes if rows > 1 else 0)
         return self.chunk * (of_key + rows * (p.score_bytes - self.once_bytes))
@@ -413,7 +414,19 @@ class CascadeCandidate:
         if self.splits == 1:
             return 0
         t = self.target
-        return ending_seconds(self.parts, t, self.ending) + t.latency_seconds
+        waited = t.latency_seconds + t.dependent_clocks * self._folding_instructions / t.clock
+        return ending_seconds(self.parts, t, self.ending, max(self.resident, 1)) + waited
+
+    @property
+    def _folding_instructions(self) -> float:
+        """Of a thread that folds parts: in its own kernel each point has a factor of its own."""
+        p, parts, points, rows = self.problem, self.splits, self.sums_held, self.rows_held
+        points = ceil(points / parts) if self.ending == "cluster" else points
+        if self.ending == "workspace":
+            of_kernel = p.batch * p.rows * p.columns, p.columns, self.target, p.results
+            points, parts = folded_in_turn(parts, *of_kernel)
+            rows = points
+        return parts * (points * (p.results - 1) * RESCALED + rows * FACTOR)
 
     @property
     def combine_seconds(self) -> float:

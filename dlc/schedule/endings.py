@@ -105,16 +105,18 @@ def last_block_seconds(parts: Parts, target: Target) -> float:
     return size / rate + ARRIVALS * target.latency_seconds + reading
 
 
-def cluster_seconds(parts: Parts, target: Target) -> float:
+def cluster_seconds(parts: Parts, target: Target, resident: int = 1) -> float:
     """
     Writing the parts to shared memory, meeting twice, and reading a share of all of them: of the
-    blocks of the SM that has most, which read about as much as they hold.
+    blocks of the SM that has most, which read about as much as they hold. The blocks that an SM
+    runs at once meet at the same time.
     """
-    blocks = target.busiest_share(parts.groups * parts.count, parts.count)
+    blocks = target.busiest_share(parts.groups * parts.count, parts.count, resident)
     held = 4 * parts.group_words
     writing = held / (BANKS * BANK_BYTES)
-    reading = held * (parts.count - 1) / parts.count / target.cluster_bytes + target.cluster_clocks
-    return blocks * (writing + reading + MEETINGS * target.cluster_barrier) / target.clock
+    reading = held * (parts.count - 1) / parts.count / target.cluster_bytes
+    waiting = target.cluster_clocks + MEETINGS * target.cluster_barrier
+    return (blocks * (writing + reading) + ceil(blocks / resident) * waiting) / target.clock
 
 
 def folding_registers(parts: Parts, ending: Ending = "last") -> int:
@@ -142,20 +144,21 @@ def endings(count: int, target: Target) -> tuple[Ending, ...]:
     return ("workspace", "last", "cluster") if clusters else ("workspace", "last")
 
 
-def ending_seconds(parts: Parts, target: Target, ending: Ending) -> float:
-    """What follows the parts takes; nothing if there is one."""
+def ending_seconds(parts: Parts, target: Target, ending: Ending, resident: int = 1) -> float:
+    """What follows the parts takes, where an SM runs so many blocks at once; nothing of a whole."""
     if parts.count == 1:
         return 0
     if ending == "cluster":
-        return cluster_seconds(parts, target)
+        return cluster_seconds(parts, target, resident)
     if ending == "last":
         return last_block_seconds(parts, target)
     return combining_seconds(parts, target)
 
 
 def least_ending_seconds(parts: Parts, target: Target) -> float:
-    """As `ending_seconds`, of the fastest ending."""
-    return min(ending_seconds(parts, target, way) for way in endings(parts.count, target))
+    """As `ending_seconds`, of the fastest ending, however many blocks an SM runs at once."""
+    ways, most = endings(parts.count, target), target.blocks_per_sm
+    return min(ending_seconds(parts, target, way, most) for way in ways)
 
 
 def fastest_ending(parts: Parts, target: Target) -> Ending:

@@ -321,7 +321,8 @@ def _cooperative(
         return ",".join(steps)
     trips = max(prod(_dealt(one, plan)) for one in every)
     once = len(reduces) == 1 and not (outer and reads_again(outer))
-    if not plan.across and (trips * vector <= HELD or (once and trips <= IN_RUNS)):
+    in_registers = plan.ahead or trips * vector <= HELD or (once and trips <= IN_RUNS)
+    if not plan.across and in_registers:
         if along_size and trips > 1:
             steps.append(f"chunk-reduce{{bk={trips}}}")
         return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)

@@ -122,6 +122,23 @@ def test_lengths_of_32_bits() -> None:
     torch.testing.assert_close(compiled(*halves, count).double(), exact, rtol=2**-8, atol=2e-3)
 
 
+def test_a_cluster_folds_the_keys_of_eight_rows() -> None:
+    """As an H200 does it the fastest: bench/results/measured_h200.md, `token.attention.8`."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, last: Tensor) -> Tensor:
+        held = (torch.arange(k.shape[2], device=k.device) <= last[:, None])[:, None, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=held, enable_gqa=True)
+
+    with torch.device("meta"):
+        q, *cache = (torch.empty(8, n, m, 64, dtype=torch.bfloat16) for n, m in SHAPES_OF_EIGHT)
+        last = torch.empty(8, dtype=torch.int64)
+    (kernel,) = dlc.compile(attend, (q, *cache, last), "sm_90", "host").kernels
+    assert "combine=cluster" in kernel.schedule
+    assert "mma=m16n8k16" in kernel.schedule
+
+
+SHAPES_OF_EIGHT = (32, 1), (4, 2048), (4, 2048)
+"""Heads and places of queries, of keys and of values."""
 BY_WARPS = (
     "tileify,chunk-matmul-k{{bk=64 vector=16}},{}blockify-launch{{block=16,64 thread=1,1}},"
     "stage-inputs{{budget=40000 compute=true points=4,8}},register-tile{{extents=16,64 "

@@ -225,6 +225,29 @@ class _Walk:
         return load
 
 
+def flops_alike(block: Block) -> float:
+    """
+    What reduces side by side compute of each point as another one does, all but the first: machine
+    code has it once.
+    """
+    known = set[object]()
+    found = 0.0
+    for reduce in (op for op in block.ops if isinstance(op, ReduceOp)):
+        names: dict[SSAValue, object] = {a: ("axis", n) for n, a in enumerate(reduce.axes)}
+        extents = tuple(reduce.all_extents)
+        for op in reduce.body.block.ops:
+            if len(op.results) != 1 or op.regions:
+                continue
+            operands = tuple(names.get(value, value) for value in op.operands)
+            attributes = tuple(sorted((key, op.properties[key]) for key in op.properties))
+            name = (op.name, attributes, op.results[0].type, operands, extents)
+            if name in known:
+                found += flops_of(op) * trip_count(reduce)
+            known.add(name)
+            names[op.results[0]] = name
+    return found
+
+
 def _reach(op: LoadOp) -> int:
     """The elements that a load's subscripts can name."""
     sides = zip(op.subscripts, shape_of(op.ref.type), strict=True)
