@@ -68,6 +68,16 @@ ASKED: Mapping[str, str] = {
     ),
 }
 """Schedules of linears that no GPU has measured, by what their programs are called."""
+IN_FLIGHT = (
+    "512x2048x2048.128x64x64.by2x1.in8.producer1",
+    "512x2048x2048.128x64x64.by2x1.in8.multicast1,2.producer1",
+    "512x2048x5632.128x176x64.by2x1.in5.producer1",
+    "128x2048x5632.128x48x64.by2x1.in8.producer1",
+    "32x2048x5632.64x48x64.by1x1.in12.producer1",
+    "4096x4096x4096.128x256x64.by2x1.in4.producer1.registers40.resident1",
+    "4096x4096x4096.256x128x64.by2x1.in4.group8.producer1.registers40.resident1",
+)
+"""Linears of the records that are asked for again, with the products of a chunk in flight."""
 APART = "x+square+sum+rms+rms_norm,product+linear+linear_2+silu+product_2+linear_3+linear_4+mul"
 HEADS, GROUPS, WIDTH, KEYS = 32, 4, 64, 2048
 """Heads of queries and of keys, and their elements, as of TinyLlama, and what a cache holds."""
@@ -259,6 +269,10 @@ def choices() -> Iterator[Program]:
         rows = json.loads((RESULTS / record).read_text())["rows"]
         found |= {n: row["schedules"] for n, row in rows.items() if "schedules" in row}
     found |= {f"choices/linear.{name}": {"linear": text} for name, text in ASKED.items()}
+    for name in IN_FLIGHT:
+        waits = found[f"choices/linear.{name}"]["linear"]
+        text = waits.replace("{producer=1", "{producer=1 products=1")
+        found[f"choices/linear.{name}.products1"] = {"linear": text}
     for name, schedules in found.items():
         if name.startswith("choices/") and (program := program_of(name, schedules)):
             yield program

@@ -23,6 +23,7 @@ from static_rows import compiled, update
 
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
+from dlc.backend.cuda.run.sass_products import early_accesses
 from dlc.target import TARGETS
 from dlc.text import table
 from dlc_bench.statics import worst_ways
@@ -95,7 +96,8 @@ def examined(chip: str, given: str | Maker) -> Row:
     found = compiled(given, chip)
     kernels = found["kernels"]
     cubins = [compile_cubin(kernel["source"], chip) for kernel in kernels]
-    bodies = [_loop(sass.parse(sass.disassemble(cubin.path))) for cubin in cubins]
+    functions = [sass.parse(sass.disassemble(cubin.path)) for cubin in cubins]
+    bodies = [_loop(of_one) for of_one in functions]
     multiply = [body for body in bodies if any(i.opcode in sass.TENSOR for i in body)]
     issued = [i.opcode for body in multiply or bodies[:1] for i in body if i.opcode != "NOP"]
     return {
@@ -106,6 +108,7 @@ def examined(chip: str, given: str | Maker) -> Row:
         "registers": max(cubin.registers for cubin in cubins),
         "spill_bytes": sum(cubin.spill_bytes for cubin in cubins),
         "serialized": sum(cubin.serialized for cubin in cubins),
+        "early": sum(len(early_accesses(f)) for of_one in functions for f in of_one),
         "bank_ways": max(map(worst_ways, kernels)),
         "tensor": sum(opcode in sass.TENSOR for opcode in issued),
         "ldmatrix": issued.count("LDSM"),
@@ -125,7 +128,7 @@ def _loop(functions: Sequence[sass.Function]) -> Sequence[sass.Instruction]:
 def markdown(data: dict[str, Row]) -> str:
     """The table, a row for each program and chip."""
     head = ("program", "chip", "tile", "us", "roofline us", "ratio", "products / issued", "LDSM",
-            "LDGSTS", "ways", "registers", "spilled B", "serialized")  # fmt: skip
+            "LDGSTS", "ways", "registers", "spilled B", "serialized", "early")  # fmt: skip
     means = [(chip, _mean([row for name, row in data.items() if name.endswith(f" {chip}")]))
              for chip in CHIPS]  # fmt: skip
     means += [(kind, _mean([row for name, row in data.items() if name.startswith(f"{kind}.")]))
@@ -141,8 +144,10 @@ def markdown(data: dict[str, Row]) -> str:
         "points of K (of attention: keys) in a chunk, and the parts of K. Ways are the most of an",
         "access of shared memory, by the model of banks: 1 is free of conflicts. Products of one",
         "row are reduces. Serialized are remarks of ptxas on products of warpgroups that wait",
-        "where they need not. Attention is of 32 heads; a block is a model's first layer: of its",
-        "kernels the most registers of one, and the loops of those that multiply matrices.",
+        "where they need not, early are instructions that touch sums before their products have",
+        "been waited for, which would be wrong. Attention is of 32 heads; a block is a model's",
+        "first layer: of its kernels the most registers of one, and the loops of those that",
+        "multiply matrices.",
         "",
         f"Geometric mean of the ratios: {_mean(list(data.values()))}; "
         + ", ".join(f"{of} {mean}" for of, mean in means) + ".",
@@ -164,6 +169,7 @@ def _cells(name: str, row: Row) -> list[str]:
         *(f"{row['us']:.1f}", f"{row['floor']:.1f}", f"{row['us'] / row['floor']:.2f}"),
         *(share, str(row["ldmatrix"]), str(row["copies"]), f"{row['bank_ways']:.3g}"),
         *(str(row["registers"]), str(row["spill_bytes"]), str(row.get("serialized", 0))),
+        str(row.get("early", "-")),
     ]
 
 

@@ -34,7 +34,7 @@ from cases import (
 )
 from suite import parse_budget
 
-from dlc.backend.cuda.run.nvcc import find_tool
+from dlc.backend.cuda.run.tools import find_tool
 from dlc_bench import profiled
 
 TOOLS = ("memcheck", "racecheck")

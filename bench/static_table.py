@@ -94,6 +94,7 @@ def summary(rows: dict[str, Row], target: str) -> dict[str, int]:
         "products": count(lambda k: k.get("contraction", False)),
         "kernels with spills": count(lambda k: k["spill_bytes"] > 0),
         "kernels whose products ptxas serializes": count(lambda k: k.get("serialized", 0) > 0),
+        "kernels that touch sums of products in flight": count(lambda k: k.get("early", 0) > 0),
         "kernels with a stack": count(lambda k: k["stack"] > 0),
         "kernels that no SM can hold": count(lambda k: k["ctas_per_sm"] == 0),
         "aligned cases' kernels with global accesses under 128 bits": count(

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.backend.cuda.run.nvcc import find_tool
+from dlc.backend.cuda.run.tools import find_tool
 from dlc_bench import profiled
 
 SECTIONS = (

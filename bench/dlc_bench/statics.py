@@ -23,6 +23,7 @@ from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
+from dlc.backend.cuda.run.sass_products import early_accesses
 from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel_memory import element_bytes
@@ -124,6 +125,7 @@ def examine(given: Row, target_name: str) -> Row:
         "registers": cubin.registers,
         "spill_bytes": cubin.spill_bytes,
         "serialized": cubin.serialized,
+        "early": sum(len(early_accesses(f)) for f in functions),
         "stack": cubin.stack,
         "ctas_per_sm": held.blocks,
         "occupancy": held.share,

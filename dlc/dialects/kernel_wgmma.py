@@ -436,6 +436,13 @@ class WgmmaWaitOp(WgmmaSumsOp):
     def __init__(self, pending: int, sums: Sequence[SSAValue]) -> None:
         super().__init__(operands=[list(sums)], properties={"pending": IntegerAttr(pending, i64)})
 
+    @property
+    def finishes(self) -> bool:
+        """True if it waits for all products of sums, and another wait has left some of theirs."""
+        waits = (use.operation for ref in self.sums for use in ref.uses)
+        left = any(isinstance(op, WgmmaWaitOp) and op.pending.value.data for op in waits)
+        return left and not self.pending.value.data
+
     def verify_(self) -> None:
         super().verify_()
         if self.pending.value.data not in range(8):

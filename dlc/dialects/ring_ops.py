@@ -380,6 +380,11 @@ class ChunkOp(IndexedOp, ABC):
         return self.subscripts[0]
 
     @property
+    def least_chunk(self) -> float:
+        """The least number that the chunk can have."""
+        return 0
+
+    @property
     def chunk_limit(self) -> float:
         """The first number that the chunk cannot have."""
         return self.source.most_chunks
@@ -391,10 +396,10 @@ class ChunkOp(IndexedOp, ABC):
         if self.conditions is not None:
             raise VerifyException("expected no conditions")
         low, high = bounds(self.chunk)
-        if low < 0 or high >= self.chunk_limit:
+        if low < self.least_chunk or high >= self.chunk_limit:
             raise VerifyException(
                 f"expected a chunk from 0 up to {self.chunk_limit:.0f}, found one that can be "
-                f"{low if low < 0 else high:.0f}"
+                f"{low if low < self.least_chunk else high:.0f}"
             )
 
 
@@ -436,7 +441,14 @@ class AcquireOp(ChunkOp):
 
 @irdl_op_definition
 class ReleaseOp(ChunkOp):
-    """`tile.release %ring[expr]`: this thread has read the chunk's slot for the last time."""
+    """
+    `tile.release %ring[expr]`: this thread has read the chunk's slot for the last time; nothing
+    where there is none before the first chunk.
+    """
 
     name = "tile.release"
     traits = traits_def(MemoryWriteEffect())
+
+    @property
+    def least_chunk(self) -> float:
+        return -inf

@@ -132,6 +132,7 @@ def record(*kernels: dict[str, Any], aligned: bool = True) -> dict[str, Any]:
 WEAKNESSES = {
     "kernels with spills": {"spill_bytes": 8},
     "kernels whose products ptxas serializes": {"serialized": 1},
+    "kernels that touch sums of products in flight": {"early": 1},
     "kernels with a stack": {"stack": 8},
     "kernels that no SM can hold": {"ctas_per_sm": 0},
     "aligned cases' kernels with global accesses under 128 bits": {

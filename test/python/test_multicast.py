@@ -69,6 +69,10 @@ CASES: dict[str, tuple[Case, str]] = {
         clusters(PRODUCER.replace("thread=1,1", "thread=1,1 group=2"), "1,2"),
     ),
     "2 resident": (product(264, 72, 264, w_turned=True), clusters(RESIDENT, "1,2")),
+    "2 resident, in flight": (
+        product(200, 24, 264, w_turned=True),
+        clusters(RESIDENT.replace("producer=1", "producer=1 products=1"), "1,2"),
+    ),
     "2 resident, of which one ends early": (
         product(328, 24, 200, w_turned=True),
         clusters(RESIDENT.replace("tma-copy", "tma-copy{store=1}"), "1,2"),

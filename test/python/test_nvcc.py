@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run import nvcc
+from dlc.backend.cuda.run import nvcc, tools
 
 SOURCE = """extern "C" __global__ void __launch_bounds__(256) twice(float* x, int n) {
   __shared__ float s[512];
@@ -67,7 +67,7 @@ def test_wheels_are_found_without_path(tmp_path: Path, monkeypatch: pytest.Monke
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(nvcc, "TOOLKIT", str(tmp_path / "toolkit"))
+    monkeypatch.setattr(tools, "TOOLKIT", str(tmp_path / "toolkit"))
     finder = importlib.metadata.MetadataPathFinder()
     monkeypatch.setattr(
         importlib.metadata, "distribution",

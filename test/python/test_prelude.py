@@ -111,6 +111,7 @@ USES = {
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>();",
+    "wgmma_finish": "wgmma_finish();",
     "set_max_registers": "set_max_registers<168, 40>();",
     **{
         f"{kind}_{name}_f32_{factors}": f"{kind}_{name}_f32_{factors}<{given[factors]});"

@@ -47,6 +47,10 @@ CASES: dict[str, tuple[Case, str]] = {
         product(136, 72, 200, w_turned=True),
         GIVES,
     ),
+    "5 blocks of 4 chunks in flight": (
+        product(64, 264, 200),
+        RESIDENT.replace("producer=1", "producer=1 products=1"),
+    ),
     "6 blocks of batches": (product(72, 40, 200, batch=3), RESIDENT),
     "7 blocks, two for each SM": (product(392, 40, 136), RESIDENT.replace("nt=1", "nt=2")),
     "2 blocks, fewer than SMs": (product(72, 64, 200), RESIDENT),
@@ -124,14 +128,15 @@ def test_the_estimate_counts_the_turns_that_there_are() -> None:
     assert seconds > 0
 
 
-def test_nothing_spills_or_is_serialized() -> None:
+@pytest.mark.parametrize("beside", ["", " products=1"])
+def test_nothing_spills_or_is_serialized(beside: str) -> None:
     """By ptxas for sm_90a, of 192 sums a thread."""
     try:
         find_nvcc()
     except BackendError as error:
         pytest.skip(str(error))
     given = [torch.empty(1024, 384, dtype=torch.bfloat16) for _ in range(2)]
-    schedule = WIDE.replace("producer=1", "producer=1 registers=40 resident=1")
+    schedule = WIDE.replace("producer=1", f"producer=1 registers=40 resident=1{beside}")
     program = dlc.compile(
         torch.nn.functional.linear, given, "sm_90", "host", schedules={"linear": schedule}
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run import nvcc, sass
+from dlc.backend.cuda.run import nvcc, sass, tools
 
 HEAD = """	.target	sm_90
 //--------------------- .text.{name} --------------------------
@@ -281,7 +281,7 @@ def test_the_wheel_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(nvcc, "TOOLKIT", "/no/such/toolkit")
+    monkeypatch.setattr(tools, "TOOLKIT", "/no/such/toolkit")
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(importlib.metadata, "files", missing)

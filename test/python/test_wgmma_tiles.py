@@ -41,6 +41,7 @@ GROUPS = PRODUCER.replace("block=64,64 thread=1,1", "block=128,64 thread=2,1")
 REGISTERS = GROUPS.replace("producer=1", "producer=1 registers=40")
 LAST = ",split-matmul-k{splits=2 combine=last},blockify-launch"
 IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
+IN_FLIGHT_BY_TMA = TMA.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
     "linear": (product(72, 80, 128, w_turned=True), SMALL),
     "plain": (product(64, 64, 192), SMALL),
@@ -86,6 +87,15 @@ CASES: dict[str, tuple[Case, str]] = {
     "by TMA, with a producer that keeps few registers": (
         product(17, 24, 136, w_turned=True),
         REGISTERS.replace("registers=40", "registers=24"),
+    ),
+    "in flight, by TMA": (product(72, 80, 392), IN_FLIGHT_BY_TMA),
+    "in flight, by TMA, with a producer": (
+        product(72, 80, 392, w_turned=True),
+        IN_FLIGHT_BY_TMA.replace("products=1", "products=1 producer=1"),
+    ),
+    "in flight, by TMA, with a producer of few chunks": (
+        product(64, 64, 128),
+        IN_FLIGHT_BY_TMA.replace("products=1", "products=1 producer=1"),
     ),
     "batched, by TMA, with a producer": (product(72, 64, 200, batch=2), PRODUCER),
 }
@@ -176,11 +186,6 @@ AHEAD = {
     ),
     "slots": (IN_FLIGHT.replace("depth=3", "depth=2"), "a ring of two slots holds no chunk beside"),
     "apart": (IN_FLIGHT.replace("k16}", "k16 apart=true}"), "added before the next products"),
-    "TMA": (TMA.replace("outer", "outer{products=1}"), "sums wrongly what TMA fetches"),
-    "a producer of products in flight": (
-        PRODUCER.replace("producer=1", "products=1 producer=1"),
-        "sums wrongly what TMA fetches",
-    ),
     "a producer of a ring that threads fill": (
         SMALL.replace("outer", "outer{producer=1}"),
         "a producer requests chunks of rings that TMA",
@@ -283,7 +288,7 @@ def test_a_producer_of_other_products(name: str) -> None:
 
 MUTATED = [
     "plain", "plain, by TMA", "in flight", "apart", "plain, by TMA, with a producer",
-    "by TMA, with a producer that keeps few registers",
+    "by TMA, with a producer that keeps few registers", "in flight, by TMA, with a producer",
 ]  # fmt: skip
 if os.environ.get("DLC_PREFIX"):  # more chunks than slots, several blocks: half a minute
     MUTATED.append("by TMA, with a producer that gives registers up")

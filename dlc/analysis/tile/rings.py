@@ -40,7 +40,7 @@ def has_producer(root: Operation) -> bool:
 def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     """
     The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
-    acquired and released; None if there is no such reduce.
+    acquired, and that chunk or one before it released; None if there is no such reduce.
     """
     users = [use.operation for use in ring.result.uses]
     users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
@@ -49,7 +49,11 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     if not isinstance(loop, tile.ReduceOp) or len(loop.axes_of(SERIAL)) != 1:
         return None
     (axis,) = loop.axes_of(SERIAL)
-    own = all(op.chunk == Expr.of(axis) for op in users)
+    back = [Expr.of(axis) - op.chunk for op in users]
+    own = all(
+        n.is_constant and (n.constant == 0 or (isinstance(op, tile.ReleaseOp) and n.constant > 0))
+        for op, n in zip(users, back, strict=True)
+    )
     return loop if own and sure(ring.size - loop.count(axis)) else None
 
 

@@ -57,10 +57,10 @@ class PipelineKOuterPass(SchedulingPass):
 
     With `products=1`, what a warpgroup multiplies in an iteration need not be summed before the end
     of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
-    for others. A chunk's slot is in use for one iteration more: chunks are requested d - 2 ahead.
-    That takes rings of three slots at least, filled by threads, and points that `register-tile` has
-    dealt to warpgroups. Of rings that TMA fills, nvcc 13.0 reads sums ahead of the last wait: that
-    is refused.
+    for others. A chunk's slot is in use for one iteration more, and released an iteration later:
+    chunks are requested d - 2 ahead. That takes rings of three slots at least, and points that
+    `register-tile` has dealt to warpgroups. Beside `producer=1`, tensor cores need not wait for
+    warps that release a slot. No default asks for it before a GPU has shown that it is right.
 
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
@@ -136,6 +136,7 @@ class PipelineKOuterPass(SchedulingPass):
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         if self.producer and not unable:
+            _put_in_flight(list(loops), products, self.products)
             return self._give_producer(kernel, list(loops), list(rings), target_of(module))
         if self.registers and not self.producer:
             raise OptionError("registers", "no producer keeps registers", _A_PRODUCER)
@@ -145,8 +146,7 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("turns", "threads of all warpgroups meet for copies", _A_PRODUCER)
         for loop, own in loops.items():
             _pipeline(loop, own, self.products)
-        for op in products if self.products else ():
-            op.pending = IntegerAttr(self.products, i64)
+        _put_in_flight(list(loops), products, self.products)
         in_use = 1 + self.products
         ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
         alone = f", without a producer: {unable}" if unable else ""
@@ -223,9 +223,10 @@ class PipelineKOuterPass(SchedulingPass):
         if any(op.has_own_sums for op in products):
             message = "what is summed apart is added before the next products are requested"
             raise OptionError("products", message, "leave products out, or apart")
-        if any(fill.source.fill_kind == TMA for fill in fills):
-            message = "an H200 sums wrongly what TMA fetches while products are in flight"
-            raise OptionError("products", message, "leave tma-copy out, or products")
+        results = [result for op in products for result in op.results]
+        if any(not isinstance(use.operation, tile.YieldOp) for r in results for use in r.uses):
+            message = "what an iteration multiplies is computed with before the next products"
+            raise OptionError("products", message, "leave products out")
         if any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
@@ -359,7 +360,10 @@ def _is_by_warpgroup(op: Operation) -> TypeGuard[tile.ReduceOp]:
 
 
 def _in_flight(s: Situation) -> tuple[int, ...]:
-    """Whether products may be in flight: worth a try where warpgroups multiply."""
+    """
+    Whether products may be in flight: worth a try where warpgroups multiply what threads copy; by
+    TMA, only a GPU's time says.
+    """
     ops = list(s.kernel.launch.walk())
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
     fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
@@ -378,6 +382,23 @@ def _request(ring: tile.RingOp, chunk: Expr | int) -> tile.FillOp:
     fill = tile.FillOp(ring.result, chunk)
     fill.location = ring.location
     return fill
+
+
+def _put_in_flight(
+    loops: Sequence[tile.ReduceOp], products: Sequence[tile.ReduceOp], count: int
+) -> None:
+    """
+    Lets products of so many iterations be in flight; slots are released when they no longer are.
+    """
+    if not count:
+        return
+    for op in products:
+        op.pending = IntegerAttr(count, i64)
+    for loop in loops:
+        for release in [op for op in loop.body.block.ops if isinstance(op, tile.ReleaseOp)]:
+            later = tile.ReleaseOp(release.ring, release.chunk - count)
+            later.location = release.location
+            Rewriter.replace_op(release, later, [])
 
 
 def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp], products: int) -> None:

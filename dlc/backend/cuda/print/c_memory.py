@@ -311,9 +311,12 @@ class Accesses(Values):
     def order_products(
         self, op: kernel.WgmmaFenceOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
     ) -> None:
-        helper = op.name.removeprefix("kernel.")
+        helper, argument = op.name.removeprefix("kernel."), ""
+        if isinstance(op, kernel.WgmmaWaitOp) and op.finishes:
+            helper = "wgmma_finish"
+        elif isinstance(op, kernel.WgmmaWaitOp):
+            argument = f"<{op.pending.value.data}>"
         self.helpers.add(helper)
-        argument = f"<{op.pending.value.data}>" if isinstance(op, kernel.WgmmaWaitOp) else ""
         lines = [f"{helper}{argument}();"]
         for ref in () if isinstance(op, kernel.WgmmaCommitOp) else op.sums:
             hold = "hold" if element_bytes(memref_of(ref).element_type) == 4 else "hold_factor"

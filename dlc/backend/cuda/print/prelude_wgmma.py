@@ -91,6 +91,20 @@ _WAIT = Function(
     90,
     last_arch=90,
 )
+# A loop that is left at once: ptxas 13.0 takes what reads sums in the block of the last wait for a
+# read of what is in flight, and has all products of the kernel wait (C7514).
+_FINISH = Function(
+    "wgmma_finish",
+    "Waits for all groups, of which a loop has left some unfinished (PTX ISA: wgmma.wait_group).",
+    f"{INLINE} void wgmma_finish()",
+    'asm volatile("{ .reg .pred never; setp.eq.u32 never, %0, -1; "\n'
+    '             "again: wgmma.wait_group.sync.aligned 0; @never bra again; }"\n'
+    '             :: "r"(threadIdx.x) : "memory");',
+    "dlc_wgmma_wait(0);",
+    (),
+    90,
+    last_arch=90,
+)
 
 _SET_REGISTERS = Function(
     "set_max_registers",
@@ -195,7 +209,7 @@ def _wrapped(names: list[str]) -> str:
 
 
 def _functions() -> Iterator[Function]:
-    yield from (_DESCRIPTOR, _PIN, _PIN_FACTOR, _FENCE, _COMMIT, _WAIT, _SET_REGISTERS)
+    yield from (_DESCRIPTOR, _PIN, _PIN_FACTOR, _FENCE, _COMMIT, _WAIT, _FINISH, _SET_REGISTERS)
     for names in WARPGROUP_SHAPES:
         yield _wgmma(MmaAttr(*names))
         if names[1] in _HEADERS:

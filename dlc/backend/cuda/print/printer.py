@@ -473,9 +473,14 @@ class _KernelPrinter(Accesses):
 def _unrolled(op: scf.ForOp) -> str | None:
     """
     How often a loop's body is to be written, all of it if empty; None where that is left to nvcc. A
-    loop that waits for mbarriers is kept.
+    loop that waits for mbarriers is kept, and one with products in flight: of one that is written
+    twice, ptxas 13.0 reads sums ahead of the last wait.
     """
     if "unroll" in op.attributes:
         return ""
-    waits = any(isinstance(o, kernel.MbarrierWaitOp) for o in op.body.block.ops)
-    return " 1" if waits else None
+    kept = any(
+        isinstance(o, kernel.MbarrierWaitOp)
+        or (isinstance(o, kernel.WgmmaWaitOp) and o.pending.value.data)
+        for o in op.body.block.ops
+    )
+    return " 1" if kept else None

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
+from dlc.backend.cuda.run.sass_products import check_products
+from dlc.backend.cuda.run.tools import find_tool
 from dlc.backend.parallel import OnDone, work_all
 
-TOOLKIT = "/usr/local/cuda"
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-nvvm")
 _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
     f"'{wheel}==13.0.*'" for wheel in _WHEELS
@@ -67,15 +68,6 @@ def find_nvcc() -> Path:
     raise BackendError(f"nvcc was not found on PATH, in $CUDA_HOME or as a wheel; {_INSTALL}")
 
 
-def find_tool(name: str) -> Path | None:
-    """From PATH, else from $CUDA_HOME or $CUDA_PATH, else from where toolkits are installed."""
-    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), TOOLKIT)
-    for place in (None, *(str(Path(home) / "bin") for home in homes if home)):
-        if found := shutil.which(name, path=place):
-            return Path(found)
-    return None
-
-
 def _wheel_nvcc() -> Path | None:
     try:
         files = importlib.metadata.files(_WHEELS[0]) or []
@@ -115,7 +107,8 @@ def exact_arch(source: str, arch: str) -> str:
 def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Cubin:
     """
     Compiles CUDA C for one architecture, with further nvcc options if given.
-    BackendError with nvcc's output and the path of the kept source if it is refused.
+    BackendError with nvcc's output and the path of the kept source if it is refused, or if its
+    machine code does not wait for products that are in flight.
     """
     nvcc = find_nvcc()
     arch = exact_arch(source, arch)
@@ -140,6 +133,7 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
                 f"nvcc refuses {text} for {arch} (kept there to look at):\n"
                 f"{said or f'no message, exit code {result.returncode}'}"
             )
+        check_products(source, directory / "kernel.cubin")
         return _usage(result.stderr + result.stdout)
 
     entry = lookup_or_build("cuda", key, "kernel.cubin", build)

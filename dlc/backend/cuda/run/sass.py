@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
-from dlc.backend.cuda.run.nvcc import find_tool
+from dlc.backend.cuda.run.tools import find_tool
 
 _WHEEL = "nvidia-cuda-nvdisasm"
 _INSTALL = f"install the CUDA toolkit, or the wheel with: pip install '{_WHEEL}==13.2.51'"

@@ -272,15 +272,16 @@ def lower_release(to: StageLowering, op: tile.ReleaseOp) -> None:
         later = later.next_op
     if to.threads > 1:
         to.builder.insert(kernel.SyncWarpOp())
-    slot = to.slot(to.number(op.source, to.expr(op.chunk)), op.source.depth)
-    lane = to.thread_id % WARP
+    number, lane = to.number(op.source, to.expr(op.chunk)), to.thread_id % WARP
+    depth, there = op.source.depth, simplify_where([number])
+    slot = to.slot(number + depth if there else number, depth)
     if not pipeline.groups:
-        with to.only_if(simplify_where([Expr() - lane])):
+        with to.only_if(simplify_where([*there, Expr() - lane])):
             to.builder.insert(kernel.MbarrierArriveOp(pipeline.empty, slot))
     for number, (count, apart) in enumerate(pipeline.groups):
         first, part = _place(to.rank, count, apart)
         others = number > 0  # the block itself is the first group's
         member = (lane + (part + 1 if others else 0)) % count
-        with to.only_if([Expr((), count - 1 - others) - lane]):
+        with to.only_if([*there, Expr((), count - 1 - others) - lane]):
             peer = to.insert(kernel.IndexOp(first + member * apart), "peer")
             to.builder.insert(kernel.MbarrierArriveAtOp(pipeline.empty, slot, peer))
