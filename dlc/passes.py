@@ -118,7 +118,7 @@ STEPS: tuple[Step, ...] = tuple(
 
 APART: tuple[Step, ...] = (
     Step("d", "specialize"),  # names of sizes become numbers
-    Step("l", "join-contractions"),  # sums side by side that share an operand are one reduce
+    Step("l", "join-reduces"),  # sums side by side that share an operand are one reduce
     Step("l", "nest-loops"),  # a reduce stands inside the axes that it varies along
     Step("l", "join-cascades"),  # a sum of powers of e is folded with the largest exponent
     Step("l", "take-lengths"),  # masks that compare with numbers from memory are conditions

@@ -38,7 +38,7 @@ from dlc.transforms.loop.fusion.merging import MAX_COPIED
 
 TO_LOOPS = (
     "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,"
-    "canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues"
+    "canonicalize-loops,hoist-invariants,join-reduces,nest-loops,sink-epilogues"
 )
 
 
@@ -423,6 +423,22 @@ def test_what_others_read_is_stored_by_its_first_reader() -> None:
     (kernel,) = kernels(module)
     assert len(kernel.results) == 2
     assert any("the result of @add stored, too" in text for text in remarks)
+
+
+def overlap(x: Tensor, y: Tensor) -> Tensor:
+    """Three sums of a row, of which two share what they load with the third."""
+    p = torch.sigmoid(x)
+    return 2 * (p * y).sum(-1) / (p.sum(-1) + y.sum(-1))
+
+
+@pytest.mark.parametrize("shape", [(3, 129), (2, 5000), (4, 3)])
+def test_sums_that_share_what_they_load_are_one_sweep(shape: tuple[int, ...]) -> None:
+    args = torch.randn(shape), torch.rand(shape)
+    program = dlc.compile(overlap, args, target="sm_90", backend="host")
+    assert re.findall(r"loop.reduce add .*-> (.*) {", program.ir("loop")) == ["(f32, f32, f32)"]
+    exact = overlap(*(a.double() for a in args))
+    torch.testing.assert_close(program(*args).double(), exact, rtol=1e-5, atol=1e-6)
+    assert {verdict.answer for verdict in program.check()} <= {"clean"}
 
 
 def running_norm(x: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -36,7 +36,7 @@ from dlc.registry import parse_pipeline, register
 D = AffineExpr.dimension  # (of xDSL, `n - D(0)` means `D(0) - n`)
 Shape = tuple[int, ...]
 
-NORMALIZE = "canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues"
+NORMALIZE = "canonicalize-loops,hoist-invariants,join-reduces,nest-loops,sink-epilogues"
 
 
 def parse(text: str) -> ModuleOp:

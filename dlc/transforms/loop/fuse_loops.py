@@ -69,7 +69,7 @@ class FuseLoopsPass(ModulePass):
     A reader of several elements of a product at constant distances, as a rotation is, would compute
     as many sums at each of its points. If these lie parts of an axis from each other, the merged
     kernel runs over one part and does what all parts do (`dlc.transforms.loop.fusion.splitting`),
-    so that each sum is computed once; `join-contractions` makes such sums one reduce, which is
+    so that each sum is computed once; `join-reduces` makes such sums one reduce, which is
     tiled as one product is. A kernel that stores several parts is computed at no loads of others.
 
     A reader that folds windows of a product which share no point, as most pools do, has each point

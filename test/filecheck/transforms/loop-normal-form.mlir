@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s --split-input-file -p canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues | filecheck %s
+// RUN: dlc-opt %s --split-input-file -p canonicalize-loops,hoist-invariants,join-reduces,nest-loops,sink-epilogues | filecheck %s
 
 // A reduce needs the row only: the nest is split around it. Equal loads in a body are one.
 

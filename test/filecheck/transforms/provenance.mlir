@@ -1,5 +1,5 @@
 // Kernels and launches say which operations of the program they do, and which values they give.
-// RUN: dlc-opt %s -p decompose-torch,compose-index-maps,fold-constants,lift-to-loops,canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues,fuse-loops -o %t.mlir
+// RUN: dlc-opt %s -p decompose-torch,compose-index-maps,fold-constants,lift-to-loops,canonicalize-loops,hoist-invariants,join-reduces,nest-loops,sink-epilogues,fuse-loops -o %t.mlir
 // RUN: filecheck %s --input-file %t.mlir
 // RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=2 combine=workspace},bind-axes,lower-stages,lower-reduces,lower-registers' | filecheck %s --check-prefix LAUNCH
 

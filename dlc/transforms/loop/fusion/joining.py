@@ -1,4 +1,4 @@
-"""Contractions side by side that share an operand become one; see `join_contractions`."""
+"""Reduces side by side that load the same elements become one; see `join_reduces`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from itertools import combinations
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.loop.contraction import Contraction, contractions
-from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
+from dlc.analysis.loop.contraction import Contraction, contraction_of
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.loop import KernelOp, LoadOp, ReduceOp, YieldOp
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
+from dlc.ir.variance import variance
 
 
-def join_contractions(kernel: KernelOp) -> bool:
+def join_reduces(kernel: KernelOp) -> bool:
     """
-    Makes contractions in one block that run over the same rows, columns and points, and share a
-    load, one reduce of all their values, which can be tiled and reads the shared operand once;
-    says if there are any. In the joined body, what both had is there twice.
+    Makes reduces in one block that fold alike over the same points, and share a load, one reduce of
+    all their values, which sweeps what they share once; says if there are any. Contractions are
+    joined that have the same rows and columns: they are tiled as one. In the joined body, what both
+    had is there twice.
 
     ```
     %a = loop.reduce add %k in 64 -> f32 { … loop.load %x[%i, %k] … }
@@ -38,25 +41,33 @@ def join_contractions(kernel: KernelOp) -> bool:
 
 def _pair(kernel: KernelOp) -> tuple[ReduceOp, ReduceOp] | None:
     """The first two reduces that can be one."""
-    if sum(isinstance(op, ReduceOp) for op in kernel.walk()) < 2:
+    reduces = [op for op in kernel.walk() if isinstance(op, ReduceOp)]
+    if len(reduces) < 2:
         return None
-    for a, b in combinations(contractions(kernel), 2):
-        first, second = a.reduce, b.reduce
-        assert isinstance(first, ReduceOp)
-        assert isinstance(second, ReduceOp)
-        if _alike(a, b) and _shares(a, b) and _stands_before(first, second):
+    along = variance(kernel)
+    found = {reduce: contraction_of(reduce, along) for reduce in reduces}
+    for first, second in combinations(reduces, 2):
+        a, b = found[first], found[second]
+        alike = _alike(first, second) and _side_by_side(a, b)
+        if alike and _shares(first, second) and _stands_before(first, second):
             return first, second
     return None
 
 
-def _alike(a: Contraction, b: Contraction) -> bool:
-    """True if two contractions fold alike, over the same points and along the same axes."""
-    one, other = a.reduce, b.reduce
+def _alike(one: ReduceOp, other: ReduceOp) -> bool:
+    """True if two reduces fold alike, over the same points."""
     if one.monoid_name != other.monoid_name or one.extents != other.extents:
         return False
     where = [c.substitute(_axes(other, one).get) for c in other.yielded.where]
-    along = [(c.batch, c.rows, c.columns) for c in (a, b)]
-    return not one.monoid.together and where == [*one.yielded.where] and along[0] == along[1]
+    nested = any(isinstance(op, AxesOp) for r in (one, other) for op in r.body.walk())
+    return not one.monoid.together and not nested and where == [*one.yielded.where]
+
+
+def _side_by_side(a: Contraction | None, b: Contraction | None) -> bool:
+    """True if two reduces are contractions of the same rows and columns, or both are none."""
+    if a is None or b is None:
+        return a is b
+    return (a.batch, a.rows, a.columns) == (b.batch, b.rows, b.columns)
 
 
 def _axes(old: ReduceOpBase, new: ReduceOpBase) -> dict[SSAValue, Expr]:
@@ -64,17 +75,17 @@ def _axes(old: ReduceOpBase, new: ReduceOpBase) -> dict[SSAValue, Expr]:
     return {a: Expr.of(b) for a, b in zip(old.axes, new.axes, strict=True)}
 
 
-def _shares(a: Contraction, b: Contraction) -> bool:
-    """True if two contractions load the same elements of a tensor."""
+def _shares(a: ReduceOp, b: ReduceOp) -> bool:
+    """True if two reduces load the same elements of a tensor, others at each of their points."""
 
-    def elements(c: Contraction, axes: dict[SSAValue, Expr]) -> set[object]:
+    def elements(reduce: ReduceOp, axes: dict[SSAValue, Expr]) -> set[object]:
         def at(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
             return tuple(e.substitute(axes.get) for e in exprs)
 
-        loads = (*c.row_loads, *c.column_loads)
+        loads = (op for op in reduce.body.walk() if isinstance(op, LoadOp))
         return {(op.ref, at(op.subscripts), at(op.where)) for op in loads}
 
-    return not elements(a, {}).isdisjoint(elements(b, _axes(b.reduce, a.reduce)))
+    return not elements(a, {}).isdisjoint(elements(b, _axes(b, a)))
 
 
 def _stands_before(first: Operation, second: Operation) -> bool:

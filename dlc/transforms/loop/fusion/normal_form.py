@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 from dlc.transforms.loop.fusion.hoisting import hoist
-from dlc.transforms.loop.fusion.joining import join_contractions
+from dlc.transforms.loop.fusion.joining import join_reduces
 from dlc.transforms.loop.fusion.lengths import take_lengths
 from dlc.transforms.loop.fusion.nesting import nest
 from dlc.transforms.loop.fusion.reciprocals import take_reciprocals
@@ -21,7 +21,7 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
     hoist(kernel)
     if take_lengths(kernel):
         hoist(kernel)  # one that several reduces have in common is computed once
-    if join_contractions(kernel):
+    if join_reduces(kernel):
         hoist(kernel)  # what both had in their bodies becomes one
     nest(kernel)
     take_reciprocals(kernel)

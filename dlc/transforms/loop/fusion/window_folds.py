@@ -27,7 +27,7 @@ def written_out(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
     A copy of a kernel, in normal form and not inserted anywhere, in which what it folds of windows
     of `tensor` is written out, value by value; None where it folds none. The windows have few
     points, and no two of them share one, as those of most pools: so each element is read once, and
-    sums in its place are computed once. Side by side, they are one reduce (`join_contractions`),
+    sums in its place are computed once. Side by side, they are one reduce (`join_reduces`),
     which is tiled as a product is, and what folds them is its epilogue.
 
     ```

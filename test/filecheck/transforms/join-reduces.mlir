@@ -1,8 +1,7 @@
-// RUN: dlc-opt %s --split-input-file -p join-contractions | filecheck %s
+// RUN: dlc-opt %s --split-input-file -p join-reduces | filecheck %s
 
 // Contractions of the same rows and columns that share an operand are one reduce, which stands
-// where the first did and loads the operand once. One over another range stays, and so do sums
-// that are no contractions.
+// where the first did and loads the operand once. One over another range stays.
 
 // CHECK-LABEL: loop.kernel @siblings
 // CHECK:       %a, %b = loop.reduce add %k in 16 -> (f32, f32) {
@@ -81,4 +80,44 @@ func.func @main(%x: tensor<4x17xf32>, %u: tensor<16x8xf32>, %v: tensor<16x8xf32>
     }
   }
   func.return %y : tensor<4x8xf32>
+}
+
+// -----
+
+// Sums that load the same elements are found in one sweep; one by another monoid, or of what the
+// others give, is not.
+
+// CHECK-LABEL: loop.kernel @sums
+// CHECK:       %a, %b = loop.reduce add %k in 16 -> (f32, f32) {
+// CHECK:         loop.yield %xa, %pb : f32, f32
+// CHECK:       %c = loop.reduce max %m in 16 -> f32 {
+// CHECK:       %d = loop.reduce add %n in 16 -> f32 {
+func.func @main(%x: tensor<4x16xf32>) -> tensor<4xf32> {
+  %y = loop.kernel @sums(%x: memref<4x16xf32> = %x) -> (%y: memref<4xf32>) {
+    loop.for %i in 4 {
+      %a = loop.reduce add %k in 16 -> f32 {
+        %xa = loop.load %x[%i, %k] : memref<4x16xf32>
+        loop.yield %xa : f32
+      }
+      %c = loop.reduce max %m in 16 -> f32 {
+        %xc = loop.load %x[%i, %m] : memref<4x16xf32>
+        loop.yield %xc : f32
+      }
+      %b = loop.reduce add %l in 16 -> f32 {
+        %xb = loop.load %x[%i, %l] : memref<4x16xf32>
+        %pb = arith.mulf %xb, %xb : f32
+        loop.yield %pb : f32
+      }
+      %d = loop.reduce add %n in 16 -> f32 {
+        %xd = loop.load %x[%i, %n] : memref<4x16xf32>
+        %pd = arith.mulf %xd, %a : f32
+        loop.yield %pd : f32
+      }
+      %s = arith.addf %a, %b : f32
+      %t = arith.addf %s, %c : f32
+      %u = arith.addf %t, %d : f32
+      loop.store %u, %y[%i] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
 }

@@ -1,4 +1,4 @@
-"""Sums of products that share an operand are computed side by side."""
+"""Reduces that share an operand are computed side by side."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from xdsl.passes import ModulePass
 
 from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.hoisting import hoist
-from dlc.transforms.loop.fusion.joining import join_contractions
+from dlc.transforms.loop.fusion.joining import join_reduces
 
 
 @dataclass(frozen=True)
-class JoinContractionsPass(ModulePass):
+class JoinReducesPass(ModulePass):
     """
-    Makes contractions side by side, of the same rows, columns and points, that share an operand one
-    reduce of several values (horizontal fusion).
+    Makes reduces side by side that run over the same points and load the same elements one reduce
+    of several values (horizontal fusion): contractions, if of the same rows and columns, and sums
+    that are none.
 
     *Legal when* neither needs what the other gives: each value is folded as before.
-    *Faster because* the shared operand is loaded once; the reduce is tiled as one product is.
+    *Faster because* the shared operand is loaded once: one sweep of memory finds a sum and one of
+    squares, and contractions are tiled as one product is.
 
     ```
     %a = loop.reduce add %k in 64 -> f32 { … loop.load %x[%i, %k] … loop.yield %u : f32 }
@@ -37,9 +39,9 @@ class JoinContractionsPass(ModulePass):
     holds one reduce.
     """
 
-    name = "join-contractions"
+    name = "join-reduces"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in op.walk():
-            if isinstance(kernel, KernelOp) and join_contractions(kernel):
+            if isinstance(kernel, KernelOp) and join_reduces(kernel):
                 hoist(kernel)  # what both had in their bodies becomes one
