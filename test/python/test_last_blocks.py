@@ -70,6 +70,15 @@ def test_without_the_count_parts_are_read_in_a_race() -> None:
         run_module(module, loop_cases.gemm(16, 32, 32).inputs)
 
 
+def test_what_is_the_same_for_several_groups_is_stored_for_each() -> None:
+    """The largest score of a row, and the sum of powers, which do not depend on a column."""
+    case = loop_cases.window(1, 4, 8, 3)
+    module = parse(case.text)
+    apply(module, "tileify,split-matmul-k{splits=2 combine=last}")
+    apply(module, "blockify-launch{block=1,2,4 thread=1,2,4}")
+    interpret(case, lowered(module), "two blocks of columns")
+
+
 @pytest.mark.parametrize(
     ("count", "kind"), [(5, "none was the last"), (3, "nothing orders"), (2, "nothing orders")]
 )

@@ -150,14 +150,14 @@ class _Part(HeldValue):
     def axes(self) -> list[BlockArgument]:
         """
         The axes of the points, as they lie in memory: neighbouring threads have neighbours, or runs
-        of them. Where threads are dealt over blocks, each has a part of its own: who holds the same
-        may count elsewhere.
+        of them. Each block has a part of its own, and where threads are dealt over blocks each
+        thread: who holds the same may count elsewhere, and come later.
         """
         launch = self.launch
         own = self.along
         if prod(map(launch.extent, launch.axes_of(THREAD))) > MAX_THREADS:
             own |= {*launch.axes_of(THREAD)}
-        blocks = [a for a in launch.axes_of(BLOCK) if a in own and a not in self.fold.axes]
+        blocks = [a for a in launch.axes_of(BLOCK) if a not in self.fold.axes]
         threads = [a for a in launch.axes_of(THREAD) if a in own]
         blocks = sizes_first(launch, [*self.across, *blocks])
         return [*blocks, *self.held, *threads, *self.run]
