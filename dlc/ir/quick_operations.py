@@ -154,11 +154,14 @@ def _flat(
                 return None
             sizes.append(0)
         else:
-            is_known = type(one) in (list, tuple, SSAValues) and count == _ANY
-            if not is_known or not all([isinstance(value, kind) for value in one]):
+            if type(one) not in (list, tuple, SSAValues):
+                return None
+            size = len(one)
+            is_fit = count == _ANY or size == 1 or (count == _AT_MOST_ONE and not size)
+            if not is_fit or not all([isinstance(value, kind) for value in one]):
                 return None
             flat += one
-            sizes.append(len(one))
+            sizes.append(size)
     return flat, tuple(sizes)
 
 

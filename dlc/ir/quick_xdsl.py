@@ -5,7 +5,7 @@ Each function here gives what the method of xDSL 0.74 gives that it takes the pl
 what that does in the same order; `install` puts them there, once for a process. xDSL is pinned
 (`pyproject.toml`); `test/python/test_quick_xdsl.py` compares each with xDSL's own.
 
-What operations are made of is `dlc.ir.quick_operations`.
+What operations are made of is `dlc.ir.quick_operations`, texts are `dlc.ir.quick_parsing`.
 
 *Faster because* a question whether a value is of a class goes no detour by classes that are
 registered as subclasses, which no class of an IR is; values and operations are hashed by Python
@@ -36,7 +36,7 @@ from xdsl.irdl.operations import (
     get_op_constructs,
 )
 
-from dlc.ir import quick_operations
+from dlc.ir import quick_operations, quick_parsing
 
 REPLACED: dict[tuple[type, str], Any] = {}
 """xDSL's own members, by class and name."""
@@ -75,6 +75,7 @@ def install() -> None:
     for kind in (AffineMap, MemRefType):
         _put(kind, __hash__=_hash)
     quick_operations.install(_put)
+    quick_parsing.install(_put)
 
 
 def _put(kind: type, **members: object) -> None:

@@ -11,6 +11,7 @@ from xdsl.dialects import arith, builtin, scf
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
+    IntAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -23,13 +24,21 @@ from xdsl.ir.affine import AffineMap
 from xdsl.ir.core import BlockOps, IRWithName, SSAValues
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.operations import BaseAccessor, BaseAttrAccessor
-from xdsl.utils.exceptions import VerifyException
+from xdsl.parser import Parser
+from xdsl.parser.base_parser import BaseParser
+from xdsl.parser.generic_parser import GenericParser
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.hints import isa
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 import dlc
 from dlc.dialects.loop import ForOp, LoadOp
 from dlc.ir import quick_xdsl
 from dlc.ir.quick_xdsl import REPLACED
 from dlc.passes import STAGES
+from dlc.pipeline import text_of
+from dlc.stages import compiler_context
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +119,59 @@ def test_named_parts_and_types_of_results(modules: list[ModuleOp]):
     assert count > 500
 
 
+ODD = (
+    r'%a #b !c ^d @e @"f g" %0 %a-b "x\n" "\\" "\FF" "" {-# #-} { - -> ... ? | / * 1 1. 0x1F 0xi',
+    "1.5e-3 2.e 0b1 // to the end",
+    "// of a line\n a\v:b \x0c<é> _a.$1 ²",
+    "é",
+    '"open',
+    '"\n"',
+    "%",
+    "@",
+    "..",
+    "'",
+    "",
+)
+
+
+def tokens_of(lex: Any, text: str) -> list[Any]:
+    """Kinds and places of tokens, the place after each, and what ends them."""
+    lexer, found = MLIRLexer(Input(text, "text")), list[Any]()
+    while not found or found[-1][0] is not MLIRTokenKind.EOF:
+        try:
+            token = lex(lexer)
+        except ParseError as error:
+            return [*found, str(error)]
+        found.append((token.kind, token.span, type(token.span), token.text, lexer.pos))
+    return found
+
+
+def test_tokens(modules: list[ModuleOp]):
+    for text in (*ODD, *map(text_of, modules)):
+        assert tokens_of(MLIRLexer.lex, text) == tokens_of(REPLACED[MLIRLexer, "lex"], text)
+
+
+def test_what_parsers_refuse():
+    for text in ("func.func @a(%b: memref<2xf32>", '"a"(%b, %c) : (i32', '"test.op"() {a = 1'):
+        said: list[str] = []
+        for quick in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                for (kind, name), member in () if quick else REPLACED.items():
+                    if kind in (MLIRLexer, GenericParser, BaseParser):
+                        patch.setattr(kind, name, member)
+                with pytest.raises(ParseError) as error:
+                    Parser(compiler_context(), text).parse_module()
+            said.append(str(error.value))
+        assert said[0] == said[1]
+
+
+def test_what_attributes_are():
+    numbers, names = ArrayAttr([IntAttr(1), IntAttr(2)]), ArrayAttr([StringAttr("a")])
+    hints = (ArrayAttr[IntAttr], ArrayAttr, ArrayAttr[StringAttr], IntAttr | StringAttr, list[int])
+    for value, hint in product((numbers, names, ArrayAttr([]), IntAttr(1), [1, 2]), hints):
+        assert builtin.isa(value, hint) == isa(value, hint)  # pyright: ignore[reportPrivateImportUsage]
+
+
 def test_sequences_of_values():
     values = TestOp(result_types=[i32, i32, i32]).results
     item = REPLACED[SSAValues, "__getitem__"]
@@ -179,6 +241,8 @@ def test_constructors_refuse_alike(modules: list[ModuleOp]):
         {"operands": [None, [], None]},
         {"operands": [load.ref, [], [load.ref, load.ref]]},
         {"operands": [[load.ref, load.ref], [], None]},
+        {"operands": [[], [], None]},
+        {"operands": [load.ref, [], [load.ref, load.ref]]},
         {"result_types": [i32, i32]},
         {"regions": [Region()]},
     ]
