@@ -47,15 +47,8 @@ def chain_into(
             continue
         facts = merges.facts(kernel)
         size += facts.size
-        if facts.scans or size > MAX_OPS or not _repeats_nothing(kernel, reader, merges):
+        if facts.scans or size > MAX_OPS or facts.elements != merges.facts(reader).elements:
             break
         found.append(kernel)
         look_behind(kernel)
     return found
-
-
-def _repeats_nothing(producer: KernelOp, reader: KernelOp, merges: Merges) -> bool:
-    """True if `reader` computes as many elements, and loads what `producer` stores at one place."""
-    facts, result = merges.facts(reader), producer.results[0]
-    loads = (n for value, n in zip(reader.inputs, facts.loads, strict=True) if value is result)
-    return facts.elements == merges.facts(producer).elements and sum(loads) == 1

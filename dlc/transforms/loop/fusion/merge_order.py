@@ -38,11 +38,12 @@ def folds(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
 
 
 def chains(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
-    """True if both compute point by point and `consumer` alone reads what `producer` does:
-    they are one before they follow a contraction. What copies in a wider type becomes part of what
-    reads it, and memory has the narrow one."""
+    """True if both compute point by point and `consumer` alone reads what `producer` does, at one
+    place for each point: they are one before they follow a contraction. What is read at several
+    places, as a stencil reads, is whole first: then it is known what it costs to compute it again.
+    What copies in a wider type becomes part of what reads it, and memory has the narrow one."""
     both = [merges.facts(kernel) for kernel in (producer, consumer)]
-    alone = _readers(producer) == {consumer}
+    alone = _readers(producer) == {consumer} and merges.loads(producer, consumer) == 1
     return alone and not any(f.reduces for f in both) and not both[1].widens
 
 

@@ -147,11 +147,16 @@ class Merges:
 
     def copied(self, producer: KernelOp, consumer: KernelOp) -> int:
         """The operations that merging the two would copy to loads, equal ones not yet joined."""
-        facts, result = self.facts(producer), producer.outputs[0]
+        facts = self.facts(producer)
         if facts.scans:  # it is followed, and stays as often as it is
             return 0
-        loads = zip(consumer.inputs, self.facts(consumer).loads, strict=True)
-        return facts.size * sum(count for tensor, count in loads if tensor is result)
+        return facts.size * self.loads(producer, consumer)
+
+    def loads(self, producer: KernelOp, consumer: KernelOp) -> int:
+        """The loads by which `consumer` reads the result of `producer`."""
+        result, facts = producer.outputs[0], self.facts(consumer)
+        loads = zip(consumer.inputs, facts.loads, strict=True)
+        return sum(count for tensor, count in loads if tensor is result)
 
     def merge(
         self, producer: KernelOp, consumer: KernelOp, *, stores: bool = False
