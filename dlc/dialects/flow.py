@@ -51,9 +51,12 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.flow_syntax import (
     parse_bound,
     parse_types,
+    parse_while,
     print_body,
     print_bound,
+    print_if,
     print_types,
+    print_while,
 )
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import SizeAttr, check_declared, number_attribute
@@ -246,16 +249,7 @@ class IfOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.flag)
-        printer.print_string(" : ")
-        printer.print_attribute(self.flag.type)
-        printer.print_string(" -> ")
-        print_types(printer, self.outputs.types)
-        print_body(printer, self.then)
-        printer.print_string(" else")
-        print_body(printer, self.otherwise)
-        printer.print_op_attributes(self.attributes)
+        print_if(printer, self, self.outputs.types)
 
 
 @irdl_op_definition
@@ -295,37 +289,12 @@ class WhileOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> WhileOp:
-        carried, inits = parse_bound(parser, "carry")
-        parser.parse_punctuation(":")
-        types = parse_types(parser)
-        operands = parser.resolve_operands(inits, types, parser.pos)
-
-        def body(names: Sequence[Parser.UnresolvedArgument]) -> Region:
-            pairs = zip(names, types, strict=True)
-            return parser.parse_region([name.resolve(type) for name, type in pairs])
-
-        before = body(carried)
-        parser.parse_keyword("do")
-        again = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=False)
-        )
-        return cls.build(
-            operands=[operands],
-            result_types=[types],
-            regions=[before, body(again)],
-            attributes=parser.parse_optional_attr_dict(),
-        )
+        new = cls(*parse_while(parser))
+        new.attributes |= parser.parse_optional_attr_dict()
+        return new
 
     def print(self, printer: Printer) -> None:
-        print_bound(printer, "carry", self.before.block.args, self.inits)
-        printer.print_string(" : ")
-        print_types(printer, self.inits.types)
-        print_body(printer, self.before)
-        printer.print_string(" do ")
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, printer.print_ssa_value)
-        print_body(printer, self.body)
-        printer.print_op_attributes(self.attributes)
+        print_while(printer, self)
 
 
 FLOW = (ForOp, IfOp, WhileOp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
@@ -51,3 +51,57 @@ def print_types(printer: Printer, types: Sequence[Attribute]) -> None:
 def print_body(printer: Printer, body: Region) -> None:
     printer.print_string(" ")
     printer.print_region(body, print_entry_block_args=False, print_empty_block=False)
+
+
+def parse_carried(parser: Parser) -> tuple[list[Parser.Argument], list[SSAValue]]:
+    """`carry (%c = %c0, …) : (type, …)`: arguments of the body, and values."""
+    names, values = parse_bound(parser, "carry")
+    parser.parse_punctuation(":")
+    types = parse_types(parser)
+    inits = parser.resolve_operands(values, types, parser.pos)
+    return [n.resolve(t) for n, t in zip(names, types, strict=True)], list(inits)
+
+
+def print_carried(printer: Printer, names: Sequence[SSAValue], inits: Sequence[SSAValue]) -> None:
+    print_bound(printer, "carry", names, inits)
+    printer.print_string(" : ")
+    print_types(printer, [v.type for v in inits])
+
+
+def parse_while(parser: Parser) -> tuple[list[SSAValue], Region, Region]:
+    """`carry (%c = %c0, …) : (type…) { … } do (%c, …) { … }`: values and both bodies."""
+    names, inits = parse_carried(parser)
+    before = parser.parse_region(names)
+    parser.parse_keyword("do")
+    again = parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=False)
+    )
+    arguments = [a.resolve(v.type) for a, v in zip(again, inits, strict=True)]
+    return inits, before, parser.parse_region(arguments)
+
+
+def print_while(printer: Printer, op: Operation) -> None:
+    before, body = op.regions
+    print_carried(printer, before.block.args, op.operands)
+    print_body(printer, before)
+    printer.print_string(" do ")
+    with printer.in_parens():
+        printer.print_list(body.block.args, printer.print_ssa_value)
+    print_body(printer, body)
+    printer.print_op_attributes(op.attributes)
+
+
+def print_if(printer: Printer, op: Operation, results: Sequence[Attribute] | None = None) -> None:
+    """`%flag : type (-> (type, …))? { … } else { … }`"""
+    (flag,), (then, otherwise) = op.operands, op.regions
+    printer.print_string(" ")
+    printer.print_ssa_value(flag)
+    printer.print_string(" : ")
+    printer.print_attribute(flag.type)
+    if results is not None:
+        printer.print_string(" -> ")
+        print_types(printer, results)
+    print_body(printer, then)
+    printer.print_string(" else")
+    print_body(printer, otherwise)
+    printer.print_op_attributes(op.attributes)

@@ -65,11 +65,12 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.flow_syntax import (
-    parse_bound,
-    parse_types,
+    parse_carried,
+    parse_while,
     print_body,
-    print_bound,
-    print_types,
+    print_carried,
+    print_if,
+    print_while,
 )
 from dlc.dialects.host_order import Carrying, Contents, Ordered, PartOp
 from dlc.dialects.kernel_memory import element_bytes, memref_type
@@ -284,7 +285,7 @@ class ForOp(LoopOp):
         counter = parser.parse_argument(expect_type=False).resolve(IndexType())
         parser.parse_keyword("in")
         count = parser.parse_integer()
-        names, inits = _parse_carried(parser)
+        names, inits = parse_carried(parser)
         return cls.build(
             operands=[inits],
             result_types=[[v.type for v in inits]],
@@ -297,7 +298,7 @@ class ForOp(LoopOp):
         printer.print_string(" ")
         printer.print_ssa_value(self.counter)
         printer.print_string(f" in {self.trips}")
-        _print_carried(printer, self.names[0], self.inits)
+        print_carried(printer, self.names[0], self.inits)
         print_body(printer, self.body)
         printer.print_op_attributes(self.attributes)
 
@@ -342,28 +343,12 @@ class WhileOp(LoopOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> WhileOp:
-        names, inits = _parse_carried(parser)
-        before = parser.parse_region(names)
-        parser.parse_keyword("do")
-        again = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=False)
-        )
-        arguments = [a.resolve(v.type) for a, v in zip(again, inits, strict=True)]
-        return cls.build(
-            operands=[inits],
-            result_types=[[v.type for v in inits]],
-            regions=[before, parser.parse_region(arguments)],
-            attributes=parser.parse_optional_attr_dict(),
-        )
+        new = cls(*parse_while(parser))
+        new.attributes |= parser.parse_optional_attr_dict()
+        return new
 
     def print(self, printer: Printer) -> None:
-        _print_carried(printer, self.before.block.args, self.inits)
-        print_body(printer, self.before)
-        printer.print_string(" do ")
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, printer.print_ssa_value)
-        print_body(printer, self.body)
-        printer.print_op_attributes(self.attributes)
+        print_while(printer, self)
 
 
 @irdl_op_definition
@@ -404,35 +389,13 @@ class IfOp(Ordered):
         return new
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.flag)
-        printer.print_string(" : ")
-        printer.print_attribute(self.flag.type)
-        print_body(printer, self.then)
-        printer.print_string(" else")
-        print_body(printer, self.otherwise)
-        printer.print_op_attributes(self.attributes)
+        print_if(printer, self)
 
 
 def _verify_flag(values: Sequence[SSAValue]) -> None:
     if [v.type for v in values] != [memref_type(i1, ())]:
         found = ", ".join(str(v.type) for v in values)
         raise VerifyException(f"expected a condition in memref<i1>, found {found}")
-
-
-def _parse_carried(parser: Parser) -> tuple[list[Parser.Argument], list[SSAValue]]:
-    """`carry (%h = %h0, …) : (memref, …)`."""
-    names, values = parse_bound(parser, "carry")
-    parser.parse_punctuation(":")
-    types = parse_types(parser)
-    inits = parser.resolve_operands(values, types, parser.pos)
-    return [n.resolve(t) for n, t in zip(names, types, strict=True)], list(inits)
-
-
-def _print_carried(printer: Printer, names: Sequence[SSAValue], inits: Sequence[SSAValue]) -> None:
-    print_bound(printer, "carry", names, inits)
-    printer.print_string(" : ")
-    print_types(printer, [v.type for v in inits])
 
 
 BODIES = (ForOp, WhileOp, IfOp)

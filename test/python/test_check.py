@@ -350,7 +350,6 @@ def test_what_threads_update_together(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_tile_with_a_ring_of_three_slots() -> None:
-    """How long it takes is measured by bench/checker.py."""
     case = loop_cases.gemm(64, 64, 64)
     for target in ("sm_80", "sm_90"):
         module = scheduled(case, tiled(target, bk=16, splits=1, depth=3, extents=(8, 8)), target)

@@ -5,12 +5,13 @@ sums of products of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, UnitAttr, f32
+from xdsl.dialects.builtin import Float32Type, f32
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -20,8 +21,8 @@ from dlc.dialects.axes import FRAGMENT, REGISTER
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
 from dlc.transforms.axes.axis_edit import Axis, replace_axes
+from dlc.transforms.tile.staging.row_folds import fold_together, hold_before, rise
 from dlc.transforms.tile.staging.zero_guards import zero_unless
 
 ROWS, COLUMNS, PAIR = 16, 8, 2
@@ -61,7 +62,8 @@ def hold_slabs(
     held: dict[SSAValue, tile.HoldOp] = {}
     for slab in slabs.slabs:
         held[slab.result] = _hold(slab, slabs, products, lanes)
-    _rise(held.values())
+    for hold in held.values():
+        rise(hold, [Expr.of(axis) for axis in hold.axes])
     for slab in slabs.slabs:
         hold = held[slab.result]
         for use in list(slab.result.uses):
@@ -69,27 +71,6 @@ def hold_slabs(
             assert isinstance(load, tile.LoadOp)
             _read(load, hold, slabs.rows // lanes.rows, lanes.rows)
         Rewriter.erase_op(slab)
-
-
-def _rise(holds: Iterable[tile.HoldOp]) -> None:
-    """
-    Finds the largest score of a chunk together with that of all chunks before it: what is summed so
-    far is then multiplied with one factor, before the chunk is added to it.
-    """
-    for hold in holds:
-        chunk = hold.parent_op()
-        (largest,), axes = hold.yielded.values, hold.axes
-        found = largest.owner
-        if not isinstance(chunk, tile.ReduceOp) or not isinstance(found, tile.CombineOp):
-            continue
-        if found.monoid_name.data == "max" and chunk.monoid_name.data == EXPSUM:
-            chunk.rising = UnitAttr()
-            before = tile.SoFarOp([Expr.of(axis) for axis in axes], largest.type)
-            before.result.name_hint = "before"
-            risen = arith.MaximumfOp(before.result, largest)
-            risen.result.name_hint = largest.name_hint
-            Rewriter.insert_op([before, risen], InsertPoint.before(hold.yielded))
-            hold.yielded.operands[0] = risen.result
 
 
 def guard_factors(reduce: tile.ReduceOp) -> None:
@@ -173,7 +154,7 @@ def _hold(
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
         row = first + e[tiles] * lanes.rows + e[half] * 8 + lanes.first
-        places = [row, *([_key(e[keys], e[pair], lanes)] if across else [])]
+        places = [row, *([_key(lanes, e[keys], e[pair])] if across else [])]
         return dict(zip(old, places, strict=True))
 
     arguments = replace_axes(slab, axes, meaning)
@@ -183,17 +164,15 @@ def _hold(
             places = [*quarter, lanes.group, lanes.member, arguments[half], arguments[pair]]
             fold_by_warps(reduce, products[reduce], places)
         else:
-            _fold_by_lanes(reduce, lanes)
+            keys = Axis("rkey", prod(reduce.all_extents) // COLUMNS, REGISTER)
+            own = keys, Axis("pair", PAIR, REGISTER)
+            fold_together(reduce, own, partial(_key, lanes), lanes.member)
     element = slab.result_type.element_type
     extents = slab.all_extents
     body = slab.detach_region(slab.body)
     if (rounded := slabs.factors.get(slab)) is not None:
         element = _round(body, rounded)
-    hold = tile.HoldOp(extents, element, body, across)
-    hold.result.name_hint = (slab.result.name_hint or "v").removesuffix("_smem")
-    hold.location = slab.location
-    Rewriter.insert_op(hold, InsertPoint.before(slab))
-    return hold
+    return hold_before(slab, extents, element, body, across)
 
 
 def fold_by_warps(
@@ -210,34 +189,9 @@ def fold_by_warps(
     reduce.set_mma(mma, places, split=split, apart=apart)
 
 
-def _key(keys: Expr, pair: Expr, lanes: Lanes) -> Expr:
+def _key(lanes: Lanes, keys: Expr, pair: Expr) -> Expr:
     """The number of a key that a lane holds."""
     return keys * COLUMNS + Expr.of(lanes.member) * PAIR + pair
-
-
-def _fold_by_lanes(reduce: tile.ReduceOp, lanes: Lanes) -> None:
-    """A row is folded by the lanes that hold it, and what each has by all of them."""
-    old, sizes = reduce.axes, reduce.all_extents
-    count = prod(sizes)
-    keys, pair = Axis("rkey", count // COLUMNS, REGISTER), Axis("pair", PAIR, REGISTER)
-
-    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
-        number, rest = _key(e[keys], e[pair], lanes), count
-        found: dict[BlockArgument, Expr] = {}
-        for axis, size in zip(old, sizes, strict=True):
-            rest //= size
-            found[axis] = number // rest % size
-        return found
-
-    replace_axes(reduce, [keys, pair], meaning)
-    uses = [list(result.uses) for result in reduce.results]
-    whole = tile.CombineOp(reduce.monoid_name.data, reduce.results, [lanes.member])
-    whole.location = reduce.location
-    Rewriter.insert_op(whole, InsertPoint.after(reduce))
-    for own, result, new in zip(uses, reduce.results, whole.results, strict=True):
-        new.name_hint = result.name_hint
-        for use in own:
-            use.operation.operands[use.index] = new
 
 
 def _round(body: Region, type: Attribute) -> Attribute:
