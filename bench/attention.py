@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cases import SUITE, Case
-from static import Row
+from kernel_rows import Row
 from static_rows import lowered, update
 
 from dlc.target import TARGETS

@@ -18,7 +18,7 @@ from math import exp, log
 from statistics import mean
 from typing import Any
 
-from static import Maker, Row
+from kernel_rows import Maker, Row
 from static_rows import compiled, update
 
 from dlc.backend.cuda.run import sass

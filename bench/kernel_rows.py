@@ -6,7 +6,7 @@ import gc
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlc.target import get_target, target_of
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 Row = dict[str, Any]
+Maker = Callable[[], tuple[Any, tuple[Any, ...]]]
 
 
 class TooSlow(BaseException):
@@ -55,21 +56,10 @@ def measure(text: str, target: str, seconds: int, with_sass: bool = False) -> Ro
 
 
 def _measure(text: str, target: str, with_sass: bool) -> Row:
-    from dlc.frontend.export.fx import import_program
-    from dlc.frontend.scripts.capture import capture_text
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
-    from dlc.target import set_target
-    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-    from dlc_bench.work import compulsory_bytes, product_flops
 
-    function, arguments = capture_text(text)
-    program = import_program(function, arguments, whole=DECOMPOSITIONS)
-    flops = product_flops(program.module)
-    size = compulsory_bytes(program.module, program.bind(arguments, {}))
-    module = program.module
-    set_target(module, target)
-    gc.freeze()  # as `dlc compile` does
+    module, flops, size = imported(text, target)
     begin = time.perf_counter()
     run_pipeline(compiler_context(), module, "loop")
     took = time.perf_counter() - begin
@@ -77,6 +67,26 @@ def _measure(text: str, target: str, with_sass: bool) -> Row:
     row = summary(kernels, flops, size, target)
     row |= {"compile_seconds": took, "kernels": kernels}
     return row | ({"sass": _sass(module, target)} if with_sass else {})
+
+
+def imported(given: str | Maker, target: str) -> tuple[ModuleOp, float, float]:
+    """
+    A program, a text or what makes its module and example inputs, as Torch IR for a chip; the
+    flops of its products, and the bytes that it must move.
+    """
+    from dlc.frontend.export.fx import import_program
+    from dlc.frontend.scripts.capture import capture_text
+    from dlc.target import set_target
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+    from dlc_bench.work import compulsory_bytes, product_flops
+
+    function, arguments = capture_text(given) if isinstance(given, str) else given()
+    program = import_program(function, arguments, whole=DECOMPOSITIONS)
+    flops = product_flops(program.module)
+    size = compulsory_bytes(program.module, program.bind(arguments, {}))
+    set_target(program.module, target)
+    gc.freeze()  # as `dlc compile` does
+    return program.module, flops, size
 
 
 def loop_kernels(module: ModuleOp) -> list[Row]:

@@ -17,52 +17,27 @@ in dlc, or how it is measured has changed.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import re
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from cases import SUITE
 from kernel_programs import PROGRAMS, Program
 from kernel_rows import measure, start_worker
 from kernel_table import markdown
-from record import write
+from target_rows import Record, run_all
 
 from dlc.backend.cache import content_key
-from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS
 from dlc_bench.environment import sources_key
-from dlc_bench.records import where_and_when
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
 """What a program may take before it is listed as too slow to compile."""
 MEASURING = (ROOT / "bench" / "kernel_rows.py", ROOT / "bench" / "dlc_bench" / "work.py")
 """What a row depends on beside dlc and its program."""
-SAVED = 20
-"""Programs between two writes of the record."""
-
-Row = dict[str, Any]
-
-
-class Record:
-    """The JSON file: rows by target and program."""
-
-    def __init__(self, path: Path, programs: Sequence[Program]) -> None:
-        self.path = path
-        self.data: Row = json.loads(path.read_text()) if path.exists() else {}
-        self.data |= where_and_when()
-        self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
-        known = {program.name for program in programs}
-        for rows in self.rows.values():
-            for name in rows.keys() - known:
-                del rows[name]
-
-    def save(self) -> None:
-        write(self.path, self.data)
 
 
 def of_cases() -> list[Program]:
@@ -75,25 +50,16 @@ def run_target(
     target: str, programs: Sequence[Program], record: Record, options: argparse.Namespace
 ) -> None:
     """Adds what is missing for a target to the record."""
-    rows = record.rows.setdefault(target, {})
     version = content_key(sources_key(), *(path.read_text() for path in MEASURING))
     keys = {p.name: content_key(p.text, target, version, str(options.sass)) for p in programs}
-    todo = [p for p in programs if rows.get(p.name, {}).get("key") != keys[p.name]]
+    todo = {p.name: p for p in programs if not record.has(target, p.name, keys[p.name])}
     spawn = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(options.jobs, mp_context=spawn, initializer=start_worker) as pool,
-        progress(f"programs for {target} …") as show,
-    ):
-        futures = {
-            pool.submit(measure, p.text, target, options.seconds, options.sass): p for p in todo
-        }
-        for done, future in enumerate(as_completed(futures), 1):
-            program = futures[future]
-            show(f"{bar(done / len(todo))} {done} of {len(todo)} for {target}: {program.name}")
-            about = {"key": keys[program.name], "family": program.family, "text": program.text}
-            rows[program.name] = about | future.result()
-            if done % SAVED == 0:
-                record.save()
+    with ProcessPoolExecutor(options.jobs, mp_context=spawn, initializer=start_worker) as pool:
+        given = target, options.seconds, options.sass
+        calls = {name: (measure, (program.text, *given)) for name, program in todo.items()}
+        for name, row in run_all(pool, f"for {target}", calls):
+            about = {"key": keys[name], "family": todo[name].family, "text": todo[name].text}
+            record.put(target, name, about | row)
 
 
 def main() -> None:
@@ -114,7 +80,10 @@ def main() -> None:
         parser.error(f"no program matches {options.only}; bench/{name}.py lists them")
     results = ROOT / "bench" / "results" / ("cases" if options.cases else "kernels")
     output: Path = options.output or results
-    record = Record(output.with_suffix(".json"), known)
+    record = Record(output.with_suffix(".json"))
+    names = {program.name for program in known}
+    for target, rows in record.rows.items():
+        record.rows[target] = {name: row for name, row in rows.items() if name in names}
     try:
         for target in options.target:
             run_target(target, programs, record, options)

@@ -20,49 +20,29 @@ from __future__ import annotations
 
 import argparse
 import compileall
-import gc
-import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import (
-    Executor,
-    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
-    as_completed,
 )
 from pathlib import Path
-from typing import Any
 
 from cases import CASES, SUITE, Case, select
-from kernel_rows import loop_kernels
-from record import write
+from kernel_rows import Maker, Row, imported, loop_kernels, start_worker
 from static_table import markdown
+from target_rows import Record, run_all
 
 from dlc.backend.cache import content_key
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import find_nvcc
-from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS, get_target
 from dlc_bench import statics
-from dlc_bench.records import where_and_when
-from dlc_bench.work import compulsory_bytes, product_flops
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
 """The case whose compile time is reported alone."""
-
-Row = dict[str, Any]
-Maker = Callable[[], tuple[Any, tuple[Any, ...]]]
-
-
-def start_worker() -> None:
-    """Imports what all cases need, once a process."""
-    import torch
-
-    torch.set_num_threads(1)
-    torch.set_default_device("meta")
 
 
 def lower(given: str | Maker, target: str) -> Row:
@@ -75,23 +55,13 @@ def lower(given: str | Maker, target: str) -> Row:
     from xdsl.utils.exceptions import ArgSpecParseError
 
     from dlc.cli.error_text import describe
-    from dlc.frontend.export.fx import import_program
-    from dlc.frontend.scripts.capture import capture_text
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
-    from dlc.target import set_target
-    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     try:
         begin = time.process_time()
-        function, arguments = capture_text(given) if isinstance(given, str) else given()
-        program = import_program(function, arguments, whole=DECOMPOSITIONS)
-        module = program.module
-        flops = product_flops(module)
-        size = compulsory_bytes(module, program.bind(arguments, {}))
-        set_target(module, target)
-        gc.freeze()  # as `dlc compile` does
-        imported = time.process_time()
+        module, flops, size = imported(given, target)
+        known = time.process_time()
         run_pipeline(compiler_context(), module, "loop")
         looped = time.process_time()
         estimates = statics.estimates(module)
@@ -107,8 +77,8 @@ def lower(given: str | Maker, target: str) -> Row:
         printed = time.process_time()
     except (Exception, ArgSpecParseError) as error:
         return {"error": describe(error, {})}
-    passes = looped - imported + tiled - estimated + lowered - counted
-    seconds = {"import": imported - begin, "passes": passes, "printing": printed - lowered}
+    passes = looped - known + tiled - estimated + lowered - counted
+    seconds = {"import": known - begin, "passes": passes, "printing": printed - lowered}
     whole = {"us": microseconds, "flops": flops, "bytes": size}
     return {"kernels": kernels, "seconds": seconds, **whole}
 
@@ -126,47 +96,6 @@ def summarise(case: Case, target_name: str, kernels: list[Row]) -> Row:
         "roofline": floor / predicted,
         "times_floor": predicted / (floor + target.launch_seconds * 1e6),
     }
-
-
-class Record:
-    """The JSON file: rows by target and case, saved as they come."""
-
-    def __init__(self, path: Path, compiler: str) -> None:
-        self.path = path
-        self.compiler = compiler
-        self.data: Row = json.loads(path.read_text()) if path.exists() else {}
-        self.data["compiler"] = compiler
-        self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
-        self.data.setdefault("compile", {})
-        self._saved = time.monotonic()
-
-    def has(self, target: str, case: Case, key: str) -> bool:
-        row = self.rows.get(target, {}).get(case.name, {})
-        return row.get("key") == key and "error" not in row
-
-    def put(self, target: str, case: Case, row: Row) -> None:
-        self.rows.setdefault(target, {})[case.name] = row
-        if time.monotonic() - self._saved > 5:
-            self.save()
-
-    def save(self) -> None:
-        write(self.path, self.data)
-        self._saved = time.monotonic()
-
-
-def run_all(
-    pool: Executor, what: str, calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
-) -> Iterable[tuple[str, Any]]:
-    """The results of named calls as they come."""
-    futures: dict[Future[Any], str] = {pool.submit(f, *a): name for name, (f, a) in calls.items()}
-    with progress(f"{what} …") as show:
-        for done, future in enumerate(as_completed(futures), 1):
-            name = futures[future]
-            show(f"{bar(done / len(calls))} {done} of {len(calls)} {what}: {name}")
-            try:
-                yield name, future.result()
-            except Exception as error:  # a process that died takes nothing else with it
-                yield name, {"error": f"{type(error).__name__}: {error}"}
 
 
 def make_row(case: Case, target: str, lowered: Row) -> Row:
@@ -212,11 +141,10 @@ def compiler_key() -> str:
     return content_key(str(find_nvcc()), *(file.read_text() for file in files))
 
 
-def run_target(
-    target: str, cases: list[Case], keys: dict[str, str], record: Record, jobs: int
-) -> None:
+def run_target(target: str, cases: list[Case], compiler: str, record: Record, jobs: int) -> None:
     """Adds what is missing for a target to the record."""
-    todo = {c.name: c for c in cases if not record.has(target, c, keys[c.name])}
+    keys = {case.name: content_key(case.text, target, compiler) for case in cases}
+    todo = {c.name: c for c in cases if not record.has(target, c.name, keys[c.name])}
     if not todo:
         return
     spawn = multiprocessing.get_context("spawn")
@@ -237,7 +165,7 @@ def run_target(
                 gemm = [pool.submit(lower, text, target).result() for _ in range(2)]
             suite = {name: lowered[name] for name in first}
             times = compile_seconds(gemm, suite, wall, jobs)
-            record.data["compile"][target] = times | {"compiler": record.compiler}
+            record.data["compile"][target] = times | {"compiler": compiler}
     same: dict[str, list[str]] = {}
     for name, case in todo.items():
         same.setdefault(case.text, []).append(name)
@@ -249,8 +177,8 @@ def run_target(
         for name, row in run_all(pool, f"{target} to SASS    ", calls):
             for other in same[todo[name].text]:
                 case = todo[other]
-                own = {"key": keys[other], "compiler": record.compiler, "group": case.group}
-                record.put(target, case, row | own)
+                own = {"key": keys[other], "compiler": compiler, "group": case.group}
+                record.put(target, other, row | own)
 
 
 def main() -> None:
@@ -268,12 +196,12 @@ def main() -> None:
     sass.find_nvdisasm()
     compileall.compile_dir(ROOT / "dlc", quiet=1)  # as a first use leaves it behind
     compiler = compiler_key()
-    record = Record(options.output.with_suffix(".json"), compiler)
-    record.data |= where_and_when()
+    record = Record(options.output.with_suffix(".json"))
+    record.data["compiler"] = compiler
+    record.data.setdefault("compile", {})
     try:
         for target in options.targets:
-            keys = {case.name: content_key(case.text, target, compiler) for case in cases}
-            run_target(target, cases, keys, record, options.jobs)
+            run_target(target, cases, compiler, record, options.jobs)
     finally:
         record.save()
         text = markdown(record.data)

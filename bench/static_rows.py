@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from static import Maker, Row, lower, start_worker
+from kernel_rows import Maker, Row, start_worker
+from static import lower
 
 from dlc.cli.status_line import progress
 from dlc_bench.records import where_and_when, write_record

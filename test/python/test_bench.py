@@ -13,6 +13,7 @@ import launch
 import pytest
 import static
 import static_table
+import target_rows
 import torch
 
 from dlc.analysis.kernel.occupancy import fill, occupancy
@@ -214,17 +215,16 @@ def test_lowering_a_product() -> None:
 
 def test_a_record_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "results" / "static.json"
-    case, other = cases.SUITE[:2]
-    record = static.Record(path, "compiler")
-    record.put("sm_90", case, {"key": "k"})
-    record.put("sm_90", other, {"key": "k", "error": "no"})
+    record = target_rows.Record(path)
+    record.put("sm_90", "one", {"key": "k"})
+    record.put("sm_90", "other", {"key": "k", "error": "no"})
     record.save()
-    assert json.loads(path.read_text())["rows"]["sm_90"][case.name] == {"key": "k"}
-    again = static.Record(path, "compiler")
-    assert again.has("sm_90", case, "k")
-    assert not again.has("sm_90", case, "another")
-    assert not again.has("sm_80", case, "k")
-    assert not again.has("sm_90", other, "k")  # what failed is tried again
+    assert json.loads(path.read_text())["rows"]["sm_90"]["one"] == {"key": "k"}
+    again = target_rows.Record(path)
+    assert again.has("sm_90", "one", "k")
+    assert not again.has("sm_90", "one", "another")
+    assert not again.has("sm_80", "one", "k")
+    assert not again.has("sm_90", "other", "k")  # what failed is tried again
 
 
 def test_the_cost_of_launches_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
