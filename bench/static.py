@@ -22,14 +22,13 @@ import argparse
 import compileall
 import multiprocessing
 import time
-from collections.abc import Sequence
 from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
 from pathlib import Path
 
-from cases import CASES, SUITE, Case, select
+from cases import Case, select
 from kernel_rows import Maker, Row, imported, loop_kernels, start_worker
 from static_table import markdown
 from target_rows import Record, run_all
@@ -41,8 +40,6 @@ from dlc.target import TARGETS, get_target
 from dlc_bench import statics
 
 ROOT = Path(__file__).resolve().parent.parent
-GEMM = "matmul.tl.gate_proj.s128"
-"""The case whose compile time is reported alone."""
 
 
 def lower(given: str | Maker, target: str) -> Row:
@@ -108,31 +105,8 @@ def make_row(case: Case, target: str, lowered: Row) -> Row:
     except Exception as error:
         return row | {"error": f"{type(error).__name__}: {error}"}
     return (
-        row
-        | summarise(case, target, kernels)
-        | {
-            "seconds": lowered["seconds"],
-            "kernels": kernels,
-        }
+        row | summarise(case, target, kernels) | {"seconds": lowered["seconds"], "kernels": kernels}
     )
-
-
-def compile_seconds(gemm: Sequence[Row], suite: dict[str, Row], wall: float, jobs: int) -> Row:
-    """What compilation to CUDA C takes: CPU seconds, and of the suite the wall time with all."""
-    done = [row["seconds"] for row in suite.values() if "seconds" in row]
-    first, again = (row.get("seconds", {}) for row in gemm)
-    return {
-        "gemm": GEMM,
-        "gemm_passes_first": first.get("passes"),
-        "gemm_passes_again": again.get("passes"),
-        "suite_cases": len(done),
-        "suite_wall": wall,
-        "suite_jobs": jobs,
-        "suite_torch_export_and_import": sum(s["import"] for s in done),
-        "suite_passes": sum(s["passes"] for s in done),
-        "suite_printing": sum(s["printing"] for s in done),
-        "slowest_passes": max((s["passes"] for s in done), default=0.0),
-    }
 
 
 def compiler_key() -> str:
@@ -148,24 +122,9 @@ def run_target(target: str, cases: list[Case], compiler: str, record: Record, jo
     if not todo:
         return
     spawn = multiprocessing.get_context("spawn")
-    lowered: dict[str, Row] = {}
-    whole_suite = todo.keys() >= {case.name for case in SUITE}
-    first = [n for n, c in todo.items() if c.group == "suite"]
-    for names in (first, [n for n in todo if n not in first]):
-        if not names:
-            continue
-        begin = time.perf_counter()
-        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=start_worker) as pool:
-            calls = {name: (lower, (todo[name].text, target)) for name in names}
-            lowered.update(run_all(pool, f"{target} to CUDA C", calls))
-        wall = time.perf_counter() - begin
-        if whole_suite and names is first and not any("error" in lowered[n] for n in first):
-            text = next(case.text for case in CASES if case.name == GEMM)
-            with ProcessPoolExecutor(1, mp_context=spawn, initializer=start_worker) as pool:
-                gemm = [pool.submit(lower, text, target).result() for _ in range(2)]
-            suite = {name: lowered[name] for name in first}
-            times = compile_seconds(gemm, suite, wall, jobs)
-            record.data["compile"][target] = times | {"compiler": compiler}
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=start_worker) as pool:
+        calls = {name: (lower, (case.text, target)) for name, case in todo.items()}
+        lowered = dict(run_all(pool, f"{target} to CUDA C", calls))
     same: dict[str, list[str]] = {}
     for name, case in todo.items():
         same.setdefault(case.text, []).append(name)
@@ -198,7 +157,6 @@ def main() -> None:
     compiler = compiler_key()
     record = Record(options.output.with_suffix(".json"))
     record.data["compiler"] = compiler
-    record.data.setdefault("compile", {})
     try:
         for target in options.targets:
             run_target(target, cases, compiler, record, options.jobs)

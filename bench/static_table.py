@@ -36,9 +36,8 @@ are counted by their width in bits in the whole kernel's SASS, kinds apart: load
 def markdown(data: Row) -> str:
     """The record of bench/static.py as text."""
     lines = ["# Kernels without a GPU", "", f"{data['date']}, {data['machine']}.", ""]
-    for target, seconds in data["compile"].items():
-        if seconds["compiler"] == data["compiler"]:
-            lines += [_compile_line(target, seconds), ""]
+    for target, rows in data["rows"].items():
+        lines += [_compile_line(target, rows), ""]
     every = [row for rows in data["rows"].values() for row in rows.values()]
     if old := sum(row["compiler"] != data["compiler"] for row in every):
         lines += [f"{old} of {len(every)} rows are of an earlier state of dlc.", ""]
@@ -55,20 +54,16 @@ def markdown(data: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _compile_line(target: str, seconds: Row) -> str:
-    text = (
-        f"Compile time for {target}: {seconds['suite_cases']} cases to CUDA C in "
-        f"{seconds['suite_wall']:.0f} s with {seconds['suite_jobs']} processes, their start and "
-        f"torch's included; of CPU time {seconds['suite_passes']:.0f} s in passes, "
-        f"{seconds['suite_printing']:.0f} s in printing, "
-        f"{seconds['suite_torch_export_and_import']:.0f} s in torch.export and import"
+def _compile_line(target: str, rows: dict[str, Row]) -> str:
+    """What compilation to CUDA C took, of CPU time."""
+    done = [row["seconds"] for row in rows.values() if "seconds" in row]
+    took = {
+        part: sum(seconds[part] for seconds in done) for part in ("passes", "printing", "import")
+    }
+    return (
+        f"Compile time for {target}: of {len(done)} cases {took['passes']:.0f} s in passes, "
+        f"{took['printing']:.0f} s in printing, {took['import']:.0f} s in torch.export and import."
     )
-    if seconds["gemm_passes_again"] is not None:
-        text += (
-            f"; the passes of {seconds['gemm']} take {seconds['gemm_passes_first']:.2f} s in a new "
-            f"process and {seconds['gemm_passes_again']:.2f} s the next time"
-        )
-    return text + "."
 
 
 def kernels(rows: dict[str, Row]) -> Iterator[tuple[str, Row, Row]]:
