@@ -14,7 +14,7 @@ from xdsl.context import Context
 
 from dlc.frontend.export.fx import import_program
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass
-from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering, scattering, searching
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -24,6 +24,14 @@ def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Runs of so many elements at most are ordered without a merge."""
     monkeypatch.setattr(ordering, "LEAST_RUN", request.param)
     monkeypatch.setattr(ordering, "COUNTED", 0)
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are ordered wherever they can be, and searched."""
+    for module in (ordering, scattering, searching):
+        monkeypatch.setattr(module, "ordering_pays", lambda n, *_: n > 1)
+    monkeypatch.setattr(searching, "searching_pays", bool)
 
 
 def check(function: Callable[..., Any], *args: Tensor) -> None:
@@ -89,3 +97,84 @@ def test_first_in_order() -> None:
     check(lambda x: torch.quantile(x, torch.tensor([0.0, 0.5, 1.0]), 1), x)
     unknown = x.masked_fill(x % 3 == 0, torch.nan)
     check(lambda x: (x.median(1), x.nanmedian(1), x.nanmedian(0)), unknown[:, 1:])
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 100])
+def test_searches(n: int) -> None:
+    sequence = draw(n, torch.float32).nan_to_num(4, torch.inf, -torch.inf).sort(1)[0].clone()
+    values = torch.cat([draw(9, torch.float32), sequence[:, :1]], 1)
+    whole = draw(n, torch.int64)
+    check(
+        lambda s, v: (
+            torch.searchsorted(s, v),
+            torch.searchsorted(s, v, right=True, out_int32=True),
+            torch.bucketize(v, s[0].clone(), right=True),
+            torch.isin(v, s),
+            torch.isin(s, v),
+            torch.isin(v, s, invert=True),
+        ),
+        sequence,
+        values,
+    )
+    check(lambda s: (torch.isin(s[1:], s[0]), torch.isin(s[0].int(), 1)), whole)
+
+
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("updates", [1, 2, 9, 70])
+def test_scatter(updates: int, dtype: torch.dtype) -> None:
+    """Whole numbers, whose sums are exact in any order; places that nothing hits, or all."""
+    generator = torch.Generator().manual_seed(updates)
+    x, source = (torch.randint(-3, 4, s, generator=generator).to(dtype) for s in ((5, 6), (5, 99)))
+    index = torch.randint(0, 6, (5, updates), generator=generator)
+    index[1], index[2] = 5, index[2].sort()[0]
+    few = torch.where(source.abs() > 1, 1, source)  # products that are exact
+    check(
+        lambda x, i, v, few: (
+            x.scatter_add(1, i, v),
+            x.t().clone().scatter_add(0, i.t(), v.t()),
+            x.scatter_add(1, i[:2], v),
+            x.scatter(1, i, v),
+            x.scatter(1, i[:3], 2),
+            [
+                x.scatter_reduce(1, i, few, r, include_self=s)
+                for r in REDUCTIONS
+                for s in (True, False)
+            ],
+        ),
+        x,
+        index,
+        source,
+        few,
+    )
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_index_put(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, v = (torch.randint(-9, 9, s, generator=generator).to(dtype) for s in ((4, 5, 6), (30, 5)))
+    i, j = (torch.randint(-n, n, (30,), generator=generator) for n in (4, 6))
+
+    def function(x: Tensor, v: Tensor, i: Tensor, j: Tensor) -> list[Tensor]:
+        i, j = i % 4, j % 6 - 6
+        put = torch.ops.aten.index_put
+        flat = i * 30 + j % 6
+        return [
+            put(x, [i, None, j], v, True),
+            put(x, [i[:, None], torch.arange(5), j[:, None]], v, True),
+            put(x, [None, None, j], v[:, 0].clone(), True),
+            x.index_add(0, i, x[:1].expand(30, 5, 6), alpha=2),
+            x.index_add(1, i, v[:4, None, :1] + x[:, :1].expand(4, 30, 6)),
+            x.index_copy(2, j[:2] % 6, x[:, :, :2] + 1),
+            x.put(flat, v[:, 0].clone(), True),
+            x.put(flat[:1].repeat(9), v[:9, 0].clone()),
+            put(x, [i % 1, None, j % 1], v[:1].expand(30, 5)),
+            *(x.index_reduce(2, j % 6, x[:, :, :1].expand(4, 5, 30), r) for r in ("amax", "mean")),
+        ]
+
+    check(function, x, v, i, j)

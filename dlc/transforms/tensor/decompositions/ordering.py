@@ -13,7 +13,7 @@ from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar
-from dlc.transforms.tensor.decompositions.searching_steps import strides
+from dlc.transforms.tensor.decompositions.searching_steps import STEP, strides
 
 LEAST_RUN = 16
 """The elements of a run, or half as many, that are ordered by counting those before each: to count
@@ -23,6 +23,16 @@ COUNTED = 2**21
 no more of them, runs are longer."""
 LOW = 32
 """The bits of an index beside those of what it orders."""
+
+
+def ordering_pays(n: int, lines: int, results: int) -> bool:
+    """
+    True if to order each of some lines of `n` elements, and to search them for each of the results,
+    is faster than to compare each result with `n` elements: a step of a merge or of a search takes
+    as long as some comparisons for each element, and two launches.
+    """
+    steps = n.bit_length()
+    return results * n > steps * (2 * STEP * (lines * n + results) + 2 * COUNTED)
 
 
 def key_of(x: Scalar, descending: bool) -> Scalar:

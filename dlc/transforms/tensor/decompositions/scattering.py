@@ -1,6 +1,7 @@
 """
 Writing at indices that are data, as reading: each element of the result looks for the updates that
-hit it. So no two updates meet in memory, and results are the same every time.
+hit it, among all of them, or among those in the order of places where there are many. So no two
+updates meet in memory, and results are the same every time.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
 from dlc.transforms.tensor.decompositions.folds import combine, identity
+from dlc.transforms.tensor.decompositions.groups import grouped
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.tensor.decompositions.ordering import ordering_pays
 from dlc.transforms.tensor.decompositions.pointwise import truth
-from dlc.transforms.tensor.decompositions.scalar import Scalar, is_unsigned
+from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_unsigned
 
 
 def hits(
@@ -89,6 +93,15 @@ def index_put(c: Lowering) -> Lowered:
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
+    if ordering_pays(count, 1, prod(c.shape)):
+        extents = [c.shape[d] for d in places]
+        groups = grouped(c, _place(c, flat, extents), prod(extents))
+        groups = groups.over(c, [place_number(places, c.shape)], c.shape)
+        if not c.flag("accumulate"):
+            return overwritten(c, groups.latest(c, []), values, subscripts)
+        others = [dimension(d) for d in rest]
+        added = groups.folded(c, c.wide(values), first, others, "add")
+        return c.pointwise_wide(lambda x, y: x + y, base, added)
     if c.flag("accumulate"):
         square = [*c.shape, count]
         hit = hits(c, [c.move(v, [update], square) for v in flat], places, square)
@@ -104,6 +117,23 @@ def index_put(c: Lowering) -> Lowered:
         return overwritten_once(c, there, c.move(values, subscripts, c.shape))
     found = c.move(latest(c, hit), [dimension(d) for d in places], c.shape)
     return overwritten(c, found, values, subscripts)
+
+
+def _place(c: Lowering, indices: Sequence[SSAValue], extents: Sequence[int]) -> SSAValue:
+    """Places counted in row-major order; -1 for what is outside of an extent."""
+
+    def function(*scalars: Scalar) -> Scalar:
+        sides = list(zip(scalars, extents, strict=True))
+        inside = reduce(lambda a, b: a & b, ((i >= 0) & (i < n) for i, n in sides))
+        number, *others = sides
+        return inside.select(reduce(lambda at, s: at * s[1] + s[0], others, number[0]), -1)
+
+    return c.elementwise(function, *indices, shape=shape_of(indices[0]), hint="place")
+
+
+def place_number(axes: Sequence[int], shape: Sequence[int]) -> Expr:
+    """The number of a place along some axes of a shape, in row-major order."""
+    return reduce(lambda at, d: at * shape[d] + dimension(d), axes, fixed(0))
 
 
 def is_mask(index: SSAValue) -> bool:
@@ -146,6 +176,12 @@ def put(c: Lowering) -> Lowered:
         hint="hit",
     )
     source = c.reshape(c.cast(c.tensor("source"), c.element), [count])
+    if ordering_pays(count, 1, size):
+        groups = grouped(c, index, size).over(c, [place_number(range(rank), c.shape)], c.shape)
+        if not c.flag("accumulate"):
+            return overwritten(c, groups.latest(c, []), source, [dimension(rank)])
+        added = groups.folded(c, c.wide(source), 0, [], "add")
+        return c.pointwise_wide(lambda x, y: x + y, c.tensor(), added)
     if c.flag("accumulate"):
         values = c.move(c.wide(source), [dimension(rank)], square)
         added = folded_hits(c, hit, values, "add")
@@ -195,6 +231,8 @@ def scatter(c: Lowering) -> Lowered:
         return base
     dim = c.dim(rank)
     length = (shape_of(c.tensor("index")) or (1,))[dim]
+    if rank and ordering_pays(length, prod(c.shape) // c.shape[dim], prod(c.shape)):
+        return _scattered_in_order(c, dim, length)
     index = _scattered(c, "index", dim, length, -1)
     square = shape_of(index)
     if rank:
@@ -206,13 +244,53 @@ def scatter(c: Lowering) -> Lowered:
         values = c.broadcast(c.wide(constant), square)
     else:
         values = _scattered(c, "src", dim, length, 0)
-    how = "sum" if c.op.overload.data == "scatter_add.default" else c.op.argument("reduce")
-    if how is not None:
-        return _reduced(c, str(how), hit, values)
+    if (how := _how(c)) is not None:
+        return _reduced_hits(c, how, hit, values)
     values = c.cast(values, c.element)
     if length == 1:
         return overwritten_once(c, c.reshape(hit, c.shape), c.reshape(values, c.shape))
     return overwritten(c, latest(c, hit), values, dims(rank + 1))
+
+
+def _how(c: Lowering) -> str | None:
+    """How a scatter reduces, if it does not overwrite."""
+    how = "sum" if c.op.overload.data == "scatter_add.default" else c.op.argument("reduce")
+    return None if how is None else str(how)
+
+
+def _scattered_in_order(c: Lowering, dim: int, length: int) -> Lowered:
+    """The same, of many updates: those of each line along `dim` are put in the order of places."""
+    rank = len(c.shape)
+    shape = [*c.shape]
+    shape[dim] = length
+    along = dims(rank)
+    lines = [*along[:dim], *along[dim + 1 :]]
+
+    def whole(value: SSAValue, fill: Number) -> SSAValue:
+        """The updates of all lines, some of which may have none."""
+        inside = [
+            fixed(extent - 1) - dimension(d)
+            for d, extent in enumerate(shape_of(value))
+            if extent < shape[d]
+        ]
+        return c.move(value, along, shape, inside, fill if inside else None)
+
+    index = whole(c.cast(c.tensor("index"), i64), -1)
+    # The same with `dim` as the last dimension.
+    of_keys = [dimension(d if d < dim else d - 1) for d in range(rank)]
+    of_keys[dim] = dimension(rank - 1)
+    keys = c.move(index, of_keys, [*shape[:dim], *shape[dim + 1 :], length])
+    if c.op.operand("src") is None:
+        values = c.broadcast(c.wide(c.constant(c.number("value"), (), c.element)), shape)
+    else:
+        values = whole(c.wide(c.cast(c.tensor("src"), c.element)), 0)
+    groups = grouped(c, keys, c.shape[dim]).over(c, [*lines, dimension(dim)], c.shape)
+    if (how := _how(c)) is not None:
+        folds = groups.folded(c, values, dim, lines, FOLDS[how])
+        return _reduced(c, how, folds, groups.counts(c))
+    subscripts = dims(rank)
+    subscripts[dim] = dimension(rank)
+    return overwritten(c, groups.latest(c, lines), c.cast(values, c.element), subscripts)
 
 
 @lower("index_reduce")
@@ -225,12 +303,19 @@ def index_reduce(c: Lowering) -> Lowered:
         return c.tensor()
     square = [*c.shape, count]
     update = dimension(rank)
-    index = c.move(c.cast(c.reshape(c.tensor("index"), [count]), i64), [update], square)
+    index = c.cast(c.reshape(c.tensor("index"), [count]), i64)
+    how = str(c.op.argument("reduce"))
+    if rank and ordering_pays(count, 1, prod(c.shape)):
+        groups = grouped(c, index, c.shape[dim]).over(c, [dimension(dim)], c.shape)
+        others = [dimension(d) for d in range(rank) if d != dim]
+        folds = groups.folded(c, source, dim, others, FOLDS[how])
+        return _reduced(c, how, folds, groups.counts(c))
+    index = c.move(index, [update], square)
     place = c.iota(dim, square) if rank else c.constant(0, square, i64)
     hit = c.elementwise(lambda i, p: i.eq(p), index, place, shape=square, hint="hit")
     subscripts = dims(rank)
     subscripts[dim : dim + 1] = [update] if shape_of(source) else []
-    return _reduced(c, str(c.op.argument("reduce")), hit, c.move(source, subscripts, square))
+    return _reduced_hits(c, how, hit, c.move(source, subscripts, square))
 
 
 FOLDS = {
@@ -240,14 +325,17 @@ FOLDS = {
 """The monoids of reducing scatters."""
 
 
-def _reduced(c: Lowering, how: str, hit: SSAValue, values: SSAValue) -> Lowered:
-    monoid = FOLDS[how]
-    folds = folded_hits(c, hit, values, monoid)
-    own = c.flag("include_self", True)
+def _reduced_hits(c: Lowering, how: str, hit: SSAValue, values: SSAValue) -> Lowered:
     counts = folded_hits(c, hit, c.constant(1, shape_of(hit), i64), "add")
+    return _reduced(c, how, folded_hits(c, hit, values, FOLDS[how]), counts)
+
+
+def _reduced(c: Lowering, how: str, folds: SSAValue, counts: SSAValue) -> Lowered:
+    """`self` with the folds of updates, of which each place has so many."""
+    own = c.flag("include_self", True)
 
     def function(x: Scalar, fold: Scalar, count: Scalar) -> Scalar:
-        result = combine(monoid, x, fold) if own else count.eq(0).select(x, fold)
+        result = combine(FOLDS[how], x, fold) if own else count.eq(0).select(x, fold)
         if how != "mean":
             return result
         total = (count + 1 if own else count.maximum(1)).to(x.element)

@@ -12,7 +12,9 @@ from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.tensor.decompositions.ordering import in_order, ordering_pays
 from dlc.transforms.tensor.decompositions.scalar import Scalar
+from dlc.transforms.tensor.decompositions.searching_steps import searched, searching_pays
 from dlc.transforms.tensor.decompositions.types import promote
 
 
@@ -37,14 +39,17 @@ def places(c: Lowering, sequence: SSAValue, values: SSAValue, after: bool) -> Lo
     """
     sequence, values = compared(c, sequence, values)
     n, rank = shape_of(sequence)[-1], len(c.shape)
-    square = [*c.shape, n]
     row = dims(rank - 1) if len(shape_of(sequence)) > 1 else []
 
     def below(e: Scalar, v: Scalar) -> Scalar:
-        return (v.is_nan() | ((e <= v) if after else (e < v))).to(i64)
+        return v.is_nan() | ((e <= v) if after else (e < v))
 
+    if searching_pays(n):
+        found = searched(c, sequence, row, c.broadcast(values, c.shape), below, c.shape)
+        return c.cast(found, c.element, c.hint)
+    square = [*c.shape, n]
     counted = c.elementwise(
-        below,
+        lambda e, v: below(e, v).to(i64),
         c.move(sequence, [*row, dimension(rank)], square),
         c.move(values, dims(rank), square),
         shape=square,
@@ -77,8 +82,18 @@ def isin(c: Lowering) -> Lowered:
     tests = given(c, "test_element" if "Tensor_Scalar" in kind else "test_elements")
     inverted = c.flag("invert")
     elements, tests = compared(c, elements, c.reshape(tests, [prod(shape_of(tests))]))
-    rank = len(c.shape)
-    square = [*c.shape, shape_of(tests)[0]]
+    rank, count = len(c.shape), shape_of(tests)[0]
+    if ordering_pays(count, 1, prod(c.shape)):
+        order = in_order(c, tests, 0, count, descending=False)
+        tests = gathered(c, tests, [order], [dimension(1)], [count])
+        elements = c.broadcast(elements, c.shape)
+        place = searched(c, tests, [], elements, lambda e, v: e < v, c.shape)
+        place = c.elementwise(lambda n: n.minimum(count - 1), place, hint="place")
+        nearest = gathered(c, tests, [place], [dimension(rank)])
+        return c.elementwise(
+            lambda x, y: x.ne(y) if inverted else x.eq(y), elements, nearest, element=i1
+        )
+    square = [*c.shape, count]
     equal = c.elementwise(
         lambda x, y: x.eq(y),
         c.move(elements, dims(rank), square),
