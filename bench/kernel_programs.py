@@ -263,6 +263,46 @@ MOVEMENTS: tuple[Row, ...] = (
     ("gather", "torch.gather(" + _X + ", 1, torch.randint(0, {1}, ({0}, {1})))", MATRICES[:2]),
 )
 
+ORDERINGS: tuple[Row, ...] = (
+    (
+        "sort",
+        "torch.sort(" + _X + ", 1)",
+        ((1024, 4096), (32768, 128), (64, 65536), (1, 1048576)),
+    ),
+    (
+        "topk",
+        "torch.topk(" + _X + ", {2})",
+        ((4096, 4000, 8), (1, 131072, 50), (65536, 64, 2), (128, 32000, 256)),
+    ),
+    (
+        "index_add",
+        "torch.zeros({0}, {2}).index_add(0, torch.randint(0, {0}, ({1},)), torch.randn({1}, {2}))",
+        ((10000, 100000, 256), (50000, 4096, 256), (4096, 64, 4096), (100, 65536, 128)),
+    ),
+    (
+        "scatter_add",
+        "torch.zeros({0}, {1}).scatter_add(1, torch.randint(0, {1}, ({0}, {2})), "
+        "torch.randn({0}, {2}))",
+        ((1024, 4096, 8192), (64, 1000, 100000), (4096, 128, 512), (1, 100000, 262144)),
+    ),
+    (
+        "embedding_bag",
+        "nn.EmbeddingBag({0}, {1})(torch.randint(0, {0}, ({2} * {3},)), "
+        "torch.arange(0, {2} * {3}, {3}))",
+        (
+            (50000, 256, 4096, 32),
+            (1000000, 64, 16384, 20),
+            (10000, 1024, 512, 100),
+            (1000, 16, 65536, 4),
+        ),
+    ),
+    (
+        "searchsorted",
+        "torch.searchsorted(torch.randn({0}), torch.randn({1}))",
+        ((4096, 1000000), (1000000, 1000000), (100, 16777216), (65536, 4194304)),
+    ),
+)
+
 ACTIVATIONS: tuple[Row, ...] = tuple(
     (name, text.format(_X), shapes)
     for name, text, shapes in (
@@ -359,6 +399,7 @@ FAMILIES: dict[str, tuple[Row, ...]] = {
     "pool": POOLS,
     "scan": SCANS,
     "movement": MOVEMENTS,
+    "ordering": ORDERINGS,
     "activation": ACTIVATIONS,
     "attention": ATTENTIONS,
     "block": BLOCKS,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tensor_ir_interpreter as interpreter
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
@@ -178,3 +179,22 @@ def test_index_put(dtype: torch.dtype) -> None:
         ]
 
     check(function, x, v, i, j)
+
+
+def test_segments() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randint(-9, 9, (20, 3), generator=generator).float()
+    index = torch.randint(0, 20, (150,), generator=generator)
+    offsets = torch.tensor([0, 0, 3, 8, 8, 9, 90, 149, 150])
+
+    def bags(w: Tensor, i: Tensor, o: Tensor) -> list[Any]:
+        kinds = [dict(mode=m, padding_idx=p) for m in ("sum", "mean", "max") for p in (None, 3)]
+        return [
+            *(F.embedding_bag(i, w, o, **kind) for kind in kinds),
+            torch.segment_reduce(w[i], "max", offsets=o[1:], unsafe=True, initial=2),
+            torch.segment_reduce(
+                w[i].T.clone(), "mean", lengths=i[:3, None] + 1, axis=1, unsafe=True
+            ),
+        ]
+
+    check(bags, weight, index, offsets)

@@ -9,30 +9,6 @@ from torch import Tensor
 from torch._ops import OperatorBase
 
 
-def folded(rows: Tensor, inside: Tensor, how: str, initial: float | None = None) -> Tensor:
-    """
-    For each part, of which `inside[part, row]` says what belongs to it, the fold of its rows;
-    those of no row are `initial`, or what the fold begins with.
-    """
-    inside = inside.reshape(*inside.shape, *[1] * (rows.dim() - 1))
-    least = float("inf")
-    nothing = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -least, "min": least}[how]
-    held = torch.where(inside, rows[None], nothing)
-    if how == "prod":
-        result = held.prod(1)
-    else:
-        result = {"max": torch.amax, "min": torch.amin}.get(how, torch.sum)(held, 1)
-    if initial is not None:
-        start = torch.full_like(result, initial)
-        combine = {"max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
-        result = combine.get(how, torch.add)(result, start)
-    if how != "mean":
-        return result
-    count = inside.sum(1)
-    mean = result / count.clamp(min=1)
-    return torch.where(count == 0, torch.nan if initial is None else initial, mean)
-
-
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -44,19 +20,14 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """`aten.segment_reduce`: segments of the last axis of the lengths or the offsets."""
-    if lengths is not None:
-        ends = lengths.cumsum(-1)
-        begins = ends - lengths
-    else:
-        assert offsets is not None
-        begins, ends = offsets[..., :-1], offsets[..., 1:]
-    place = torch.arange(data.shape[axis], device=data.device)
-    inside = (place >= begins[..., None]) & (place < ends[..., None])
-    flat = inside.reshape(-1, *inside.shape[-2:])
-    groups = data.reshape(-1, *data.shape[axis:])
-    parts = [folded(group, own, reduce, initial) for group, own in zip(groups, flat, strict=True)]
-    return torch.stack(parts).reshape(*data.shape[:axis], *parts[0].shape)
+    """`aten.segment_reduce` of lengths, by where segments begin and end."""
+    if lengths is None:
+        return NotImplemented
+    ends = lengths.cumsum(-1)
+    offsets = torch.cat([torch.zeros_like(ends[..., :1]), ends], -1)
+    return torch.segment_reduce(
+        data, reduce, offsets=offsets, axis=axis, unsafe=True, initial=initial
+    )
 
 
 def embedding_bag(
@@ -71,19 +42,26 @@ def embedding_bag(
     padding_idx: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`aten._embedding_bag`: the bags; what its derivative needs beside them is not computed."""
-    begins = offsets[:-1] if include_last_offset else offsets
-    last = offsets[-1:] if include_last_offset else offsets.new_full((1,), indices.shape[0])
-    ends = torch.cat([begins[1:], last])
-    place = torch.arange(indices.shape[0], device=indices.device)
-    inside = (place >= begins[:, None]) & (place < ends[:, None])
-    if padding_idx >= 0:
-        inside = inside & (indices != padding_idx)
+    if not include_last_offset:
+        offsets = torch.cat([offsets, offsets.new_full((1,), indices.shape[0])])
     rows = weight[indices]
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]
-    result = folded(rows, inside, ("sum", "mean", "max")[mode])
-    empty = ~inside.any(1, keepdim=True)
-    result = torch.where(empty, 0, result).to(weight.dtype)
+
+    def folded(rows: Tensor, how: str) -> Tensor:
+        return torch.segment_reduce(rows, how, offsets=offsets, axis=0, unsafe=True)
+
+    how = ("sum", "mean", "max")[mode]
+    count = (offsets[1:] - offsets[:-1])[:, None]
+    if padding_idx >= 0:
+        held = (indices != padding_idx)[:, None]
+        count = folded(held.float(), "sum")
+        rows = torch.where(held, rows, -torch.inf if how == "max" else 0)
+        result = folded(rows, "max" if how == "max" else "sum")
+        result = result / count.clamp(min=1) if how == "mean" else result
+    else:
+        result = folded(rows, how)
+    result = torch.where(count == 0, 0, result).to(weight.dtype)
     nothing = offsets.new_zeros(0)
     return result, nothing, nothing.clone(), nothing.clone()
 

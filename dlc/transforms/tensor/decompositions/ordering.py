@@ -28,11 +28,11 @@ LOW = 32
 def ordering_pays(n: int, lines: int, results: int) -> bool:
     """
     True if to order each of some lines of `n` elements, and to search them for each of the results,
-    is faster than to compare each result with `n` elements: a step of a merge or of a search takes
-    as long as some comparisons for each element, and two launches.
+    is faster than to compare each result with `n` elements: a step of a search takes as long as
+    `STEP` comparisons, one of a merge twice as long, and both are launches.
     """
     steps = n.bit_length()
-    return results * n > steps * (2 * STEP * (lines * n + results) + 2 * COUNTED)
+    return results * n > steps * (STEP * (2 * lines * n + results) + 2 * COUNTED)
 
 
 def key_of(x: Scalar, descending: bool) -> Scalar:

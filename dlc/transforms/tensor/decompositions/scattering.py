@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from math import prod
+from math import nan, prod
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
@@ -18,7 +18,7 @@ from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
 from dlc.transforms.tensor.decompositions.folds import combine, identity
-from dlc.transforms.tensor.decompositions.groups import grouped
+from dlc.transforms.tensor.decompositions.groups import folded_run, grouped
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.ordering import ordering_pays
@@ -318,9 +318,36 @@ def index_reduce(c: Lowering) -> Lowered:
     return _reduced_hits(c, how, hit, c.move(source, subscripts, square))
 
 
+@lower("segment_reduce")
+def segment_reduce(c: Lowering) -> Lowered:
+    """Of rows side by side along `axis`, from one offset to the next."""
+    value, offsets = c.wide(c.tensor("data")), c.cast(c.tensor("offsets"), i64)
+    rank, axis = len(c.shape), c.integer("axis", 0)
+    count, how = shape_of(value)[axis], str(c.op.argument("reduce"))
+    offsets = c.elementwise(
+        lambda n: n.maximum(0).minimum(count), offsets, shape=shape_of(offsets), hint="offset"
+    )
+    line = dims(axis)
+    first, last = (c.move(offsets, [*line, dimension(axis) + n], c.shape) for n in (0, 1))
+    rest = [dimension(d) for d in range(rank) if d != axis]
+    folds = folded_run(c, value, axis, first, last, rest, FOLDS[how])
+    initial = c.optional_number("initial")
+
+    def function(fold: Scalar, a: Scalar, b: Scalar) -> Scalar:
+        if initial is not None:
+            fold = combine(FOLDS[how], fold.of(initial), fold)
+        if how != "mean":
+            return fold
+        empty = nan if initial is None else initial
+        return (b <= a).select(empty, fold / (b - a).maximum(1).to(fold.element))
+
+    return c.elementwise(function, folds, first, last, element=c.element)
+
+
 FOLDS = {
     "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max",
     "amin": "min",
+    "max": "max", "min": "min",
 }  # fmt: skip
 """The monoids of reducing scatters."""
 
