@@ -17,8 +17,6 @@ block runs: from the first barrier that all of them have come by, until it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
@@ -116,8 +114,3 @@ def cluster_of(op: Operation) -> int:
 def buffer_of(ref: SSAValue) -> SSAValue:
     """The buffer of its own block that a memref stands for: itself, or the one of each block."""
     return ref.owner.source if isinstance(ref.owner, MapClusterOp) else ref
-
-
-def mapped_buffers(func: Operation) -> Iterator[MapClusterOp]:
-    """The buffers of a kernel that other blocks read."""
-    return (op for op in func.walk() if isinstance(op, MapClusterOp))

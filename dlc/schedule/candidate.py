@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 from typing import Self
 
+from dlc.analysis.tile.fragments import UNROLLED_ROUNDS
 from dlc.ir.cached import cached
 from dlc.schedule import grain
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR, BlockTile
@@ -35,9 +36,6 @@ from dlc.text import microseconds
 
 MANY = 64
 """Sums of a thread whose products with a chunk of factors are written out in full."""
-UNROLLED_ROUNDS = 8
-"""Most rounds of copies dealt to the threads that are written without a loop, and so are waited for
-together."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 SHARED_WAVEFRONTS = 2

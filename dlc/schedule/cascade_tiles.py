@@ -14,10 +14,11 @@ from math import ceil, prod
 from typing import ClassVar, Self
 
 from dlc.analysis.kernel.occupancy import occupancy
+from dlc.analysis.tile.fragments import UNROLLED_ROUNDS
 from dlc.ir.cached import cached
 from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR
-from dlc.schedule.candidate import ROUNDED, SHARED_WAVEFRONTS, START, UNROLLED_ROUNDS, WAVEFRONTS
+from dlc.schedule.candidate import ROUNDED, SHARED_WAVEFRONTS, START, WAVEFRONTS
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.endings import (
     WORDS,
@@ -48,8 +49,6 @@ FOLDED = 4
 """Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
 EASY = 32
 """Scores of a block's only row, of a chunk, beyond which each takes `Target.chained_clocks`."""
-UNHIDDEN_ROW = 0.05
-"""Of such a block, the share of what its warps do that memory does not hide."""
 SWEPT = 1.25
 """Instructions for a score of a thread that goes through those of a row alone."""
 RESCALED = 2
@@ -438,7 +437,7 @@ class CascadeCandidate:
         """The predicted time, without the launch."""
         l2_seconds = self.l2_bytes / self.target.l2_bandwidth
         times = self.issue_seconds, l2_seconds, self.memory_seconds
-        waited = UNHIDDEN_ROW * min(times[0], times[2]) if self.block[0] == 1 else 0
+        waited = self.target.unhidden_row * min(times[0], times[2]) if self.block[0] == 1 else 0
         return max(times) + waited + self.ending_seconds
 
     def least_seconds(self, splits: int) -> float:

@@ -47,11 +47,6 @@ REQUEST = 5
 a loop that has `CHUNK_INSTRUCTIONS` beside them)."""
 SLOTS = 4
 """Of a ring, even if there are fewer chunks."""
-ADDING = 0.16
-"""The share of other units' clocks that tensor cores wait where warpgroups add what chunks sum:
-measured of 4096 x 4096 x 12288 in tf32, 1.4 ms."""
-HIDDEN = 0.4
-"""The share of what a warpgroup waits that others of an SM hide: measured of one."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
 """Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
 BESIDE_SLABS = 3 << 10
@@ -194,7 +189,7 @@ class WarpgroupCandidate(WarpCandidate):
     def _waiting(self, running: float) -> float:
         """Clocks that tensor cores wait for warpgroups of so many blocks."""
         t, others = self.target, running * prod(self.threads) - 1
-        waiting = t.waiting_clocks * (1 - HIDDEN * min(others, 1))
+        waiting = t.waiting_clocks * (1 - t.hidden_share * min(others, 1))
         return waiting + (0 if self.producer else t.asking_clocks)
 
     @cached
@@ -362,7 +357,7 @@ class PartsWarpgroupCandidate(Tf32WarpgroupCandidate):
     @property
     def unhidden(self) -> float:
         """Sums are added when their products have been waited for."""
-        return ADDING
+        return self.target.adding_share
 
     @property
     def multiplied_by(self) -> str:

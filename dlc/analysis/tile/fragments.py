@@ -19,6 +19,9 @@ from dlc.target import WIDEST_ACCESS
 
 Buffer = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
 """The operations that have a buffer in shared memory."""
+UNROLLED_ROUNDS = 8
+"""Most rounds of copies dealt to the threads that are written without a loop, and so are waited for
+together."""
 
 
 def buffer_type(buffer: Buffer) -> MemRefType[Attribute]:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.tile.fragments import copy_width
+from dlc.analysis.tile.fragments import UNROLLED_ROUNDS, copy_width
 from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -17,7 +17,6 @@ from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
-from dlc.schedule.candidate import UNROLLED_ROUNDS
 from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 

@@ -8,6 +8,7 @@ from math import prod
 
 from xdsl.ir import Block, SSAValue
 
+from dlc.analysis.tile.fragments import UNROLLED_ROUNDS
 from dlc.analysis.tile.rings import pending_groups, runs_in
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -15,7 +16,6 @@ from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
-from dlc.schedule.candidate import UNROLLED_ROUNDS
 from dlc.target import WARPGROUP, Target
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
 from dlc.transforms.kernel.lowering.turns import Turns
