@@ -329,7 +329,8 @@ class ReduceOp(ReduceOpBase):
     fragment(%kf in 8) -> f32`, takes each factor apart into a sum of two of tf32, and adds three of
     their four products, all but that of both small ones. It has accumulators of its own, which are
     added to those of a reduce around it in f32: what tensor cores add does not grow long. One that
-    is `apart` has such accumulators, too, and takes no factor apart.
+    is `apart` has such accumulators, too, and takes no factor apart; of threads, too, whose long
+    sums are rounded less often so.
 
     One by a warpgroup that leaves `pending 1` need not have summed the products of its last
     execution when the next one begins: the slabs that they read stay as they are until its end.
@@ -389,10 +390,8 @@ class ReduceOp(ReduceOpBase):
     def verify_(self) -> None:
         super().verify_()
         verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
-        if self.apart is not None and (self.mma is None or self.split is not None):
-            raise VerifyException(
-                "expected `by` a product of matrices that is not `split` for what is `apart`"
-            )
+        if self.apart is not None and self.split is not None:
+            raise VerifyException("expected sums that are not `split` for what is `apart`")
         if self.rising is not None and self.monoid_name.data != EXPSUM:
             raise VerifyException(f"expected a rising {EXPSUM}, found {self.monoid_name.data}")
         if self.pending is None:

@@ -23,6 +23,8 @@ FACTORS_AT_ONCE = 2
 """Points of K of which a thread holds the factors, as nvcc has it."""
 ADDRESSES = 32
 """Registers of a thread beside sums and factors."""
+FEW_SUMS = 64
+"""Sums of a thread up to which addresses of chunks that are no rings take no more registers."""
 CHUNK_INSTRUCTIONS = 40
 """Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
@@ -157,12 +159,14 @@ class BlockTile:
         """
         Registers of a thread: its sums, two points of K of all factors, addresses (nvcc 13.0 for
         sm_90: 64 of 4x4 sums, 85 of 8x4, 126 of 8x8; of convolutions 142 to 150 of 8x8, 186 to 255
-        of 16x8).
+        of 16x8, but 65 of 8x4, 96 to 128 of 8x8 and 191 to 243 of 16x8 where chunks are skipped).
         """
         p, (rows, columns) = self.problem, self.thread
         factors = rows * p.row_factors + columns * p.column_factors
-        beside = ADDRESSES if p.is_flat else 2 * ADDRESSES - 8
-        count = rows * columns * p.sums + FACTORS_AT_ONCE * factors + beside
+        sums = rows * columns * p.sums
+        few = p.is_flat or (p.skips and sums <= FEW_SUMS)
+        beside = ADDRESSES if few else 2 * ADDRESSES - 8
+        count = sums + FACTORS_AT_ONCE * factors + beside
         return count + -count % 8
 
     @cached

@@ -181,7 +181,7 @@ class Candidate(BlockTile):
         t = self.target
         passing = running * self.fetched_bytes * t.clock / self.sm_rate
         arriving = t.latency_clocks + passing
-        if not self.rings and self.chunks > 1:  # what threads load they wait for, round by round
+        if not self.rings and self.chunks > 1 and not t.has("cp.async"):  # but for each round
             rounds = self.copies / COPY_INSTRUCTIONS / self.thread_count
             arriving += (ceil(rounds / UNROLLED_ROUNDS) - 1) * t.latency_clocks
         if self.rings:
@@ -316,6 +316,7 @@ class Candidate(BlockTile):
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         split += WORDS[self.ending][1]
+        split += ", summed apart" if self.apart else ""
         split += "" if self.lone is None else ", stored side by side"
         split += f" with {self.gaps - 1} between" if self.gaps > 1 else ""
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""

@@ -18,6 +18,7 @@ from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.schedule.apart_sums import with_long_sums_apart
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates, ranked_cascades
@@ -41,7 +42,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings
+from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings, stages
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import STATIC_SHARED_LIMIT, Target
@@ -145,6 +146,7 @@ def _ranked(form: Form, target: Target, most: int, along_size: bool) -> list[str
         return [_cascade(cascade, tiling, along_size) for tiling in tilings[:most]]
     if tiled := tiled_contraction(kernel):
         found = ranked(tiled.problem, target, most)
+        found = [with_long_sums_apart(tiled, best) for best in found]
         return [_tiles(tiled, best, target, along_size) for best in found]
     return []
 
@@ -177,6 +179,7 @@ def _contraction(
         return Choice(pointwise(extents, True), "a contraction of which no tile fits on an SM")
     best = steadiest(alike(tiled.problem, target), around) if around else fitting[0]
     lost = [str(other) for other in fitting if other != best]
+    best = with_long_sums_apart(tiled, best)
     if best.rings and target.has("tma") and not isinstance(best, WarpgroupCandidate):
         lost.append(_without_tma(best))
     if refused := not_multiplied(tiled.problem, target):
@@ -230,20 +233,12 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target, along_size: bool) -> s
     if isinstance(best, WarpgroupCandidate):
         steps += best.ring_steps
     else:
-        steps += rings(best.depth, target) if best.rings else _stages(problem, target)
+        steps += rings(best.depth, target) if best.rings else stages(target)
         steps.append("pad-smem")
     if best.rings:
         steps.append(best.pipeline)
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
     return ",".join(steps)
-
-
-def _stages(problem: Problem, target: Target) -> list[str]:
-    """
-    The step that has slabs which are no rings copied at once; not where chunks are skipped, of
-    which copies are asked for before it is known (`lower-reduces`).
-    """
-    return ["async-copy"] if target.has("cp.async") and not problem.skips else []
 
 
 def _multiplied(best: Candidate) -> str:

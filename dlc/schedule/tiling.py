@@ -62,8 +62,12 @@ SHAPES = 5
 @lru_cache(maxsize=256)
 def rings(depth: int, target: Target) -> list[str]:
     """The steps that make stages rings, and have them filled without waiting where that can be."""
-    filled = ["async-copy"] if target.has("cp.async") else []
-    return [f"double-buffer{{depth={depth}}}", *filled]
+    return [f"double-buffer{{depth={depth}}}", *stages(target)]
+
+
+def stages(target: Target) -> list[str]:
+    """The step that has slabs copied without waiting for each element, where that can be."""
+    return ["async-copy"] if target.has("cp.async") else []
 
 
 @lru_cache(maxsize=1024)

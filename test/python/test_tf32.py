@@ -245,9 +245,6 @@ REFUSED = {
     "runs": (
         by_tf32(SMALL, "tf32").replace("vector=8", "vector=16"), "expected K in runs of 8",
     ),
-    "apart, threads": (
-        SMALL.replace("mma=m16n8k16", "apart=true"), "expected sums of tensor cores, all of K: thr",
-    ),
     "apart, three products": (
         by_tf32(SMALL, "3xtf32 apart=true"), "those of 3xtf32 are so anyway",
     ),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import BlockArgument
 
+from dlc.analysis.loop.contraction import contractions
 from dlc.analysis.tile.register_pairs import register_pairs
 from dlc.analysis.tile.thread_slabs import thread_slabs
 from dlc.dialects import tile
@@ -123,9 +124,13 @@ class RegisterTilePass(SchedulingPass):
           serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
     ```
 
+    With `apart=true`, each chunk of K has sums of its own, which threads add to theirs: twice the
+    registers for sums, and an addition for each and each chunk. Long sums are rounded less often.
+    ```
+      %part = tile.reduce add apart serial(%ki in 4) register(%kv in 4) -> f32 { … }
+    ```
     Tensor cores need not round their sums to the nearest, so that a long one is off by more than
-    that of a thread. With `apart=true`, each chunk of K has sums of its own, which threads add to
-    theirs in f32: twice the registers for sums, and an addition for each and each chunk.
+    that of a thread; theirs are apart in the same way.
     ```
       %p = tile.reduce add by <m64n128k8, tf32>(%quarter, %group, %member, %half, %pair) apart
           serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
@@ -144,7 +149,7 @@ class RegisterTilePass(SchedulingPass):
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
     apart: bool = False
-    """Have tensor cores sum each chunk of K by itself, which is added to a thread's sums in f32."""
+    """Sum each chunk of K by itself, which is added to a thread's sums."""
     held: bool = False
     """Without `mma`, hold what is computed of a chunk of attention in registers."""
     strip: int = 0
@@ -181,9 +186,8 @@ class RegisterTilePass(SchedulingPass):
             shape = f"mma={self.mma}" if self.mma else "products by threads"
             message = f"expected {' or '.join(fitting)} for {shape}, found {self.precision}"
             raise OptionError("precision", message, _PRECISION_HINT)
-        if self.apart and (not self.mma or self.precision == "3xtf32"):
-            found = "threads round their own" if not self.mma else "those of 3xtf32 are so anyway"
-            raise OptionError("apart", f"expected sums of tensor cores, all of K: {found}")
+        if self.apart and self.precision == "3xtf32":
+            raise OptionError("apart", "expected sums of all of K: those of 3xtf32 are so anyway")
         if self.held and self.mma:
             raise OptionError("held", "lanes hold all with mma", "leave held out")
         if self.strip and not self.held:
@@ -196,6 +200,8 @@ class RegisterTilePass(SchedulingPass):
         assert self.extents is not None
         if not serial:
             message = "it has no serial axis"
+            if prod(self.extents) == 1 and self.apart and not self.mma:
+                return _sum_apart(launch)
             if prod(self.extents) == 1:
                 raise Decline(message)
             raise Misplaced(message, "blockify-launch makes them where a thread has several points")
@@ -215,6 +221,7 @@ class RegisterTilePass(SchedulingPass):
             return deal_to_warps(
                 launch, serial, sizes, self.mma, target, split=split, apart=self.apart
             )
+        chunks = _sum_apart(launch) if self.apart else ""
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)
@@ -231,7 +238,31 @@ class RegisterTilePass(SchedulingPass):
 
         replace_axes(launch, [*kept.values(), *rest.values(), *held.values()], meaning)
         note = f"{' x '.join(str(n) for n in sizes)} points in registers"
+        note += f", {chunks}" if chunks else ""
         return f"{note}{_hold_rows(launch, self.strip)}" if self.held else note
+
+
+def _chunks(launch: tile.LaunchOp) -> list[tile.ReduceOp]:
+    """The sums of chunks of K, which are yielded straight to the sum of all."""
+    reduces = [c.reduce for c in contractions(launch)]
+    return [
+        op
+        for op in reduces
+        if isinstance(op, tile.ReduceOp)
+        and op.rounds
+        and isinstance(around := op.parent_op(), tile.ReduceOp)
+        and around.rounds
+    ]
+
+
+def _sum_apart(launch: tile.LaunchOp) -> str:
+    """Threads sum chunks of K apart; says so."""
+    if not (chunks := _chunks(launch)):
+        message = "no chunks of K are summed"
+        raise OptionError("apart", message, "chunk-matmul-k makes chunks of a contraction")
+    for op in chunks:
+        op.apart = UnitAttr()
+    return "each chunk of K summed apart"
 
 
 def _hold_rows(launch: tile.LaunchOp, strip: int) -> str:
@@ -301,5 +332,7 @@ def _precisions(s: Situation) -> tuple[Value, ...]:
 
 
 def _apart(s: Situation) -> tuple[Value, ...]:
-    """Where tensor cores sum what is f32 otherwise, and do not anyway."""
-    return (False, True) if s.given["precision"] == "tf32" else (False,)
+    """Where tensor cores sum what is f32 otherwise, and do not anyway, or threads do, chunk by
+    chunk."""
+    threads = not s.given["mma"] and bool(_chunks(s.kernel.launch))
+    return (False, True) if s.given["precision"] == "tf32" or threads else (False,)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math, scf
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
@@ -178,13 +178,25 @@ def _skip_unless(to: ReduceLowering, op: tile.ReduceOp, where: Sequence[Expr]) -
     """
     axes = op.axes_of(SERIAL)
     rising = [c for c in where if any((c.coefficient(axis) or 1) > 0 for axis in axes)]
-    requests = [n for n, inner in enumerate(op.body.block.ops) if isinstance(inner, _REQUESTS)]
+    requests = [n for n, inner in enumerate(op.body.block.ops) if _is_for_later(inner)]
     if not rising or not requests:
         _into_if(to, op.body.block, 0, where)
         return
     _into_if(to, op.body.block, requests[-1] + 1, rising)
     if falling := [c for c in where if c not in rising]:
         _into_if(to, op.body.block, 0, falling)
+
+
+def _is_for_later(op: Operation) -> bool:
+    """
+    True if an operation closes or waits for a group of copies that an iteration requests for
+    others: not if all are waited for as soon as they are requested, as those of stages.
+    """
+    if not isinstance(op, _REQUESTS):
+        return False
+    pair = (op, op.next_op) if isinstance(op, kernel.CommitOp) else (op.prev_op, op)
+    waits = isinstance(pair[1], kernel.WaitOp) and pair[1].pending.value.data == 0
+    return not (isinstance(pair[0], kernel.CommitOp) and waits)
 
 
 def _into_if(to: ReduceLowering, block: Block, first: int, where: Sequence[Expr]) -> None:

@@ -118,16 +118,18 @@
 // -----
 
 %x = "test.op"() : () -> tensor<64xf32>
-%y = tile.kernel @apart(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) {
-  tile.launch thread(%t in 1) {
-    %a = tile.reduce add apart serial(%k in 16) -> f32 {
-      %v = tile.load %x[%k] : memref<64xf32>
-      tile.yield %v : f32
+%y = tile.kernel @apart(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k8, tf32>(%g, %m, %h, %p) split apart fragment(%k in 8) -> f32 {
+      %v = tile.load %x[%h * 32 + %g + %k] : memref<64xf32>
+      %u = tile.load %x[%m * 2 + %p + %k] : memref<64xf32>
+      %w = arith.mulf %v, %u : f32
+      tile.yield %w : f32
     }
-    tile.store %a, %y[%t] : memref<1xf32>
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
   }
 }
-// CHECK: expected `by` a product of matrices that is not `split` for what is `apart`
+// CHECK: expected sums that are not `split` for what is `apart`
 
 // -----
 
