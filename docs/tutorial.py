@@ -59,6 +59,7 @@ class Clone:
     """A copy of dlc that can be changed, and the tools that run it."""
 
     def __init__(self, folder: Path) -> None:
+        from caches import own_cache
         from forked import commands
 
         self.root, tools, scratch = (folder / name for name in ("dlc", "tools", "scratch"))
@@ -72,7 +73,7 @@ class Clone:
             **{name: value for name, value in os.environ.items() if not name.startswith("DLC_")},
             "PATH": os.pathsep.join([str(tools), os.path.dirname(sys.executable), "/usr/bin:/bin"]),
             "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "bench")]),
-            "DLC_CACHE_DIR": str(folder / "cache"),
+            "DLC_CACHE_DIR": str(own_cache(folder / "cache")),
             "TMPDIR": str(scratch),
         }
 

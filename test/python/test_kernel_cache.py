@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from caches import own_cache
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -77,7 +78,7 @@ def test_a_run_parses_no_kernel(monkeypatch: pytest.MonkeyPatch):
 def test_a_second_run_imports_no_pass_and_no_kernel_dialect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("DLC_CACHE_DIR", str(own_cache(tmp_path / "own")))
     command = ["run", "-c", "torch.randn(4, 40).softmax(-1)", "--backend", "host"]
     code = (
         f"import sys; from dlc.cli.dlc_cli import main; assert main({command}) == 0; "

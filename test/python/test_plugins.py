@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from caches import own_cache
 from forked import forked_python
 
 STEP = '''
@@ -105,6 +106,7 @@ def python(*arguments: str, folder: Path, code: int = 0, load: str = "") -> tupl
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "order.py").write_text(STEP)
+    own_cache(tmp_path / "cache")
     return tmp_path
 
 
