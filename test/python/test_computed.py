@@ -169,3 +169,28 @@ def test_nvcc_takes_it_without_spills() -> None:
         for arch in arches:
             cubin = compile_cubin(source, arch, ("-Werror", "all-warnings", "-Wreorder"))
             assert (cubin.spill_bytes, cubin.stack) == (0, 0)
+
+
+def test_scores_of_one_key_at_a_time_are_computed_in_both_loops() -> None:
+    """In one chunk, for whose slabs the budget is too small: another loop has no use for them."""
+    case = loop_cases.window(2, 9, 4, 5)
+    module = parse(case.text)
+    apply(
+        module, "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=2,4,4 thread=1,4,4}"
+    )
+    with collect() as remarks:
+        apply(module, "stage-inputs{budget=256 compute=true}")
+    assert "of one place at a time serve one loop, not two" in str(remarks)
+    interpret(case, lowered(module), "scores of one key")
+
+
+def test_rows_of_scores_without_slabs_are_not_held() -> None:
+    """What the threads of a row fold is a sum itself, of which each would have a part."""
+    case = loop_cases.window(2, 9, 4, 5)
+    module = parse(case.text)
+    apply(module, "tileify,chunk-matmul-k{bk=8 vector=4},blockify-launch{block=1,2,4 thread=1,1,4}")
+    apply(module, "stage-inputs{budget=300 compute=true}")
+    with collect() as remarks:
+        apply(module, "register-tile{extents=2 held=true}")
+    assert "what is folded is summed itself" in str(remarks)
+    interpret(case, lowered(module), "rows of scores without slabs")

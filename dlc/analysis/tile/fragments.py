@@ -9,6 +9,8 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from dlc.analysis.kernel.layout import has_unit_stride, known_divisor, vector_width
 from dlc.dialects import tile
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_op import KernelSignature
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
@@ -65,6 +67,12 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     while not all(divides(width, n) for n in divided):
         width //= 2
     return width
+
+
+def bytes_at_once(kernel: KernelSignature, slab: SlabOpBase) -> int:
+    """The bytes of a slab that a thread has cp.async copy with one request."""
+    width = copy_width(slab, kernel.alignment(slab.source), whole=True)
+    return width * element_bytes(slab.source_type.element_type)
 
 
 def run_width(type: MemRefType[Attribute]) -> int:

@@ -76,7 +76,22 @@ def thread_slabs(launch: tile.LaunchOp) -> ThreadSlabs | str:
             run = gcd(run, keys // count, WIDEST_ACCESS // size)
         if reason := misread(slab, slabs):
             return f"of {slab.result.name_hint}, {reason}"
+    for slab in slabs:
+        if len(slab.sizes) == 1 and (reason := _unfolded(slab, count * max(run, 1))):
+            return f"of {slab.result.name_hint}, {reason}"
     return ThreadSlabs(tuple(slabs), first, row, member, held, max(run, 1))
+
+
+def _unfolded(slab: tile.ComputeOp, dealt: int) -> str | None:
+    """The reason why threads that have so many points of a row cannot fold its value, or None."""
+    for reduce in slab.body.walk():
+        if not isinstance(reduce, tile.ReduceOp):
+            continue
+        if reduce.parent is not slab.body.block:
+            return "what is folded is summed itself, and has no slab (a larger budget gives it one)"
+        if prod(reduce.all_extents) % dealt:
+            return f"{dealt} points of all threads do not divide those of a row"
+    return None
 
 
 def _of_rows(launch: tile.LaunchOp) -> list[tile.ComputeOp]:

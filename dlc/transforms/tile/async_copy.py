@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
-from dlc.analysis.tile.fragments import copy_width
+from dlc.analysis.tile.fragments import bytes_at_once
 from dlc.dialects import tile
-from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.ring_ops import ASYNC
 from dlc.dialects.staging import SlabOpBase
 from dlc.transforms.step import Decline, SchedulingPass
@@ -47,7 +46,7 @@ class AsyncCopyPass(SchedulingPass):
         if not free:
             what = "rings are filled" if rings else "stages are copied"
             raise Decline(f"its {what} asynchronously already")
-        widths = {op: _bytes_at_once(kernel, _slab(op)) for op in free}
+        widths = {op: bytes_at_once(kernel, _slab(op)) for op in free}
         narrow = [op for op, width in widths.items() if width < 4]
         if len(narrow) == len(free):
             names = ", ".join(str(_slab(op).source.name_hint) for op in narrow)
@@ -73,9 +72,3 @@ def _is_asynchronous(op: tile.RingOp | tile.StageOp) -> bool:
 def _slab(op: tile.RingOp | tile.StageOp) -> SlabOpBase:
     """What is copied."""
     return op.slab if isinstance(op, tile.RingOp) else op
-
-
-def _bytes_at_once(kernel: tile.KernelOp, slab: SlabOpBase) -> int:
-    """The bytes that a thread copies of a slab with one request."""
-    alignment = kernel.alignment(slab.source)  # pyright: ignore[reportArgumentType]
-    return copy_width(slab, alignment, whole=True) * element_bytes(slab.source_type.element_type)

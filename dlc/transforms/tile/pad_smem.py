@@ -10,11 +10,12 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.analysis.tile.fragments import Buffer, buffer_type, bytes_at_once
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.ring_ops import TMA
+from dlc.dialects.ring_ops import ASYNC, TMA
 from dlc.registry import OptionError
 from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
@@ -28,8 +29,9 @@ class PadSmemPass(SchedulingPass):
     """
     Rows of shared buffers are padded until the warps' accesses hit distinct banks.
 
-    *Legal when* the padding fits in shared memory: a layout changes no subscript. Buffers that TMA
-    fills stay as they are: its boxes have no padding.
+    *Legal when* the padding fits in shared memory: a layout changes no subscript. Rows that
+    cp.async fills stay apart by multiples of what it copies at once. Buffers that TMA fills stay as
+    they are: its boxes have no padding.
     *Faster because* conflicting accesses of a warp are served one after the other.
 
     ```
@@ -88,6 +90,8 @@ class PadSmemPass(SchedulingPass):
         types = {b: _padded(b, Padding(n, rows[b])) for b, n in elements.items() if n}
         if not types:
             raise Decline("no buffer is padded")
+        for buffer in types:
+            _check_requests(kernel, buffer, elements[buffer])
         state = tile_state(kernel.launch)
         more = state.bytes_with(types) - state.shared_bytes
         if more > (room := _room(kernel, module)):
@@ -115,6 +119,25 @@ def _padded(buffer: Buffer, padding: Padding) -> MemRefType[Attribute]:
             f"{padding.elements} elements every {padding.rows}",
         )
     return padding.of(type)
+
+
+def _check_requests(kernel: tile.KernelOp, buffer: Buffer, padding: int) -> None:
+    """OptionError if padding puts rows where cp.async does not write as much as it is asked to."""
+    size = element_bytes(buffer_type(buffer).element_type)
+    match buffer:
+        case tile.RingOp() if buffer.fill_kind == ASYNC:
+            request = bytes_at_once(kernel, buffer.slab)
+        case tile.StageOp() if buffer.is_async:
+            request = bytes_at_once(kernel, buffer)
+        case _:
+            return
+    if padding * size % request:
+        raise OptionError(
+            "padding",
+            f"{_name(buffer)} is copied {request} B at once, to multiples of that, and {padding} "
+            f"{'elements are' if padding > 1 else 'element is'} {padding * size} B",
+            f"take a multiple of {request // size}, or leave async-copy out",
+        )
 
 
 def _name(buffer: Buffer) -> str:

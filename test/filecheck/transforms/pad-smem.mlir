@@ -9,6 +9,10 @@
 // RUN: not dlc-opt %s -p 'pad-smem{padding=4 every=3}' --split-input-file 2>&1 | filecheck %s --check-prefix=THREE
 // THREE: error: kernel odd: pad-smem: expected padding after groups of rows that divide 128 rows, found 4 elements every 3
 
+// RUN: not dlc-opt %s -p 'pad-smem{padding=2}' --split-input-file 2>&1 | filecheck %s --check-prefix=TWO
+// TWO: error: kernel ring: pad-smem: ring is copied 16 B at once, to multiples of that, and 2 elements are 8 B
+// TWO: hint: take a multiple of 4, or leave async-copy out
+
 // Odd rows need no padding.
 // CHECK: tile.stage %x[0, 0] [128, 33] : memref<128x33xf32> -> memref<128x33xf32, #tile.shared>
 // GIVEN: schedule "pad-smem{buffers=xs padding=4}"

@@ -37,6 +37,9 @@ def compute_scores(
             operand = operand_of(kernel, score)
             if operand is None or operand.bytes > left:
                 continue
+            if not operand.scope.is_ancestor(sums):
+                notes.append(f"{operand.name} of one place at a time serve one loop, not two")
+                continue
             alike = _alike(score, largest, sums)
             notes += _skip_masked(score, largest, operand)
             left -= operand.bytes
