@@ -273,6 +273,9 @@ def choices() -> Iterator[Program]:
         waits = found[f"choices/linear.{name}"]["linear"]
         text = waits.replace("{producer=1", "{producer=1 products=1")
         found[f"choices/linear.{name}.products1"] = {"linear": text}
+    ((name, waits),) = found["choices/warpgroups.4096.2of64"].items()
+    ahead = waits.replace("{depth=2}", "{depth=3}").replace("=1}", "=1 registers=40 products=1}")
+    found["choices/warpgroups.4096.2of64.in3.registers40.products1"] = {name: ahead}
     for name, schedules in found.items():
         if name.startswith("choices/") and (program := program_of(name, schedules)):
             yield program

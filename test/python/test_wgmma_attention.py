@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import dlc
 from dlc.backend.cuda.print.printer import print_module
+from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.judge.accuracy import compare
 from dlc.schedule.cascade_problem import CascadeProblem
@@ -29,13 +30,15 @@ from dlc.simulator import run_module
 from dlc.target import TARGETS
 
 Array = np.ndarray
-THREADS, TMA, PRODUCER, TURNS = (
+THREADS, TMA, PRODUCER, TURNS, AHEAD = (
     "double-buffer{depth=2},split-inner-for-swizzle{bytes=32},async-copy,pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1},",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1 turns=1},",
+    "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
+    "pipeline-k-outer{producer=1 products=1},",
 )
 
 
@@ -66,6 +69,12 @@ CASES: dict[str, tuple[Case, str]] = {
         attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=TURNS),
     ),
     "three in turns": (attention(130, 100, 16, 16), schedule(192, groups=3, tail=TURNS)),
+    "scores ahead": (attention(130, 100, 16, 16), schedule(128, groups=2, tail=AHEAD)),
+    "scores ahead, of three slots": (
+        with_mask(40, 130),
+        schedule(tail=AHEAD.replace("=2", "=3")).replace("200000", "200000 buffers=q,y,v"),
+    ),
+    "scores of two products ahead": (attention(20, 96, 16, 16), schedule(bk=48, tail=AHEAD)),
     "a window": (attention(70, 70, 16, 16, **WINDOW), schedule(bk=16)),
     "a mask that is added": (with_mask(40, 70), schedule(tail=THREADS)),
     "a mask where it lies": (
@@ -94,7 +103,7 @@ def test_attention(name: str) -> None:
     module = lowered(steps(case, text))
     scores = [op for op in module.walk() if isinstance(op, kernel.WgmmaOp)]
     held = [op for op in module.walk() if isinstance(op, kernel.WgmmaHeldOp)]
-    assert (len(scores), len(held)) == (1, 1)
+    assert (len(scores), len(held)) == (2 if "ahead" in name else 1, 1)
     assert not any(isinstance(op, kernel.MmaOp) for op in module.walk())
     interpret(case, module, name)
     on_host(case, module, name, [{"order": order, "async_mode": mode} for order, mode in MODES])
@@ -126,9 +135,10 @@ def test_infinities_and_nan() -> None:
     assert error.max() <= 2**-10 * np.abs(expected[finite]).max()
 
 
-def test_every_mutant_of_its_products_is_found() -> None:
+@pytest.mark.parametrize("tail", [TMA, AHEAD])
+def test_every_mutant_of_its_products_is_found(tail: str) -> None:
     case = attention(64, 20, 16, 16)
-    subject = Subject.of(case, "sm_90", schedule(bk=16))
+    subject = Subject.of(case, "sm_90", schedule(bk=16, tail=tail))
     ops = list(subject.module.walk())
     edits = [m for m in mutations(subject.module) if isinstance(ops[m.at], PRODUCTS)]
     kinds = {m.kind for m in edits}
@@ -145,6 +155,20 @@ PRODUCTS = (
     | kernel.WgmmaWaitOp
     | kernel.FenceProxyAsyncOp
 )
+
+
+NOT_AHEAD = {
+    "threads meet": (attention(40, 100, 16, 16), TMA.replace("outer", "outer{products=1}")),
+    "take turns": (attention(40, 100, 16, 16), AHEAD.replace("products=1", "products=1 turns=1")),
+    "skips chunks": (attention(130, 130, 16, 16, **CAUSAL), AHEAD),
+}
+
+
+@pytest.mark.parametrize("message", NOT_AHEAD)
+def test_scores_that_are_not_requested_ahead(message: str) -> None:
+    case, tail = NOT_AHEAD[message]
+    with pytest.raises(TextError, match=message):
+        steps(case, schedule(128, groups=2, tail=tail))
 
 
 def test_what_is_not_swizzled_is_multiplied_by_warps() -> None:
@@ -169,6 +193,11 @@ LARGE = {
         schedule(128, 128, groups=2, bk=128, heads=2,
                  tail=f"{RAISED}{{producer=1 registers=40 turns=1}},").replace("200000", "232448"),
     ),
+    "128 wide, scores ahead": (
+        128,
+        schedule(128, 128, groups=2, bk=64, heads=2,
+                 tail=f"{RAISED}{{producer=1 registers=40 products=1}},"),
+    ),
 }  # fmt: skip
 
 
@@ -176,7 +205,8 @@ LARGE = {
 def test_nvcc_takes_it(name: str) -> None:
     """No register is spilled, and no product waits for another."""
     width, text = LARGE[name]
-    module = lowered(steps(attention(256, 512, width, width, heads=2, **CAUSAL), text))
+    masked = {} if "ahead" in name else CAUSAL
+    module = lowered(steps(attention(256, 512, width, width, heads=2, **masked), text))
     apply(module, "eliminate-dead-code,sink-expressions")
     assert nvcc_takes(print_module(module), "sm_90") == [0]
 

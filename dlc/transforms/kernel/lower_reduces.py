@@ -13,6 +13,7 @@ from dlc.dialects.kernel_op import kernels_in
 from dlc.transforms.kernel.lowering.accumulation import ReduceNest, lower_reduce
 from dlc.transforms.kernel.lowering.combines import lower_combine
 from dlc.transforms.kernel.lowering.product_turns import take_turns
+from dlc.transforms.kernel.lowering.products_ahead import request_ahead
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering
 from dlc.transforms.kernel.lowering.rising import read_so_far
 from dlc.transforms.kernel.lowering.scan_lowering import lower_scan
@@ -91,4 +92,5 @@ def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
             read_so_far(to, op, around[op].totals)
         else:
             lower_combine(to, op)
+    request_ahead(to)
     take_turns(to)

@@ -60,7 +60,10 @@ class PipelineKOuterPass(SchedulingPass):
     for others. A chunk's slot is in use for one iteration more, and released an iteration later:
     chunks are requested d - 2 ahead. That takes rings of three slots at least, and points that
     `register-tile` has dealt to warpgroups. Beside `producer=1`, tensor cores need not wait for
-    warps that release a slot. No default asks for it before a GPU has shown that it is right.
+    warps that release a slot. Where an iteration computes of what it multiplies and multiplies
+    again, as that of attention does, the first products of the next iteration are requested ahead
+    of that, by `producer=1`, and are in flight meanwhile. No default asks for it before a GPU has
+    shown that it is right.
 
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
@@ -134,7 +137,8 @@ class PipelineKOuterPass(SchedulingPass):
         rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
         unable = _unable(kernel, list(rings)) if self.producer else ""
         if self.products:
-            self._check_products(products, [fill for own in loops.values() for fill in own])
+            own = [fill for own in loops.values() for fill in own]
+            self._check_products(kernel.launch, products, own)
         if self.producer and not unable:
             _put_in_flight(list(loops), products, self.products)
             return self._give_producer(kernel, list(loops), list(rings), target_of(module))
@@ -214,7 +218,10 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("producer", obstacle, hint)
 
     def _check_products(
-        self, products: Sequence[tile.ReduceOp], fills: Sequence[tile.FillOp]
+        self,
+        launch: tile.LaunchOp,
+        products: Sequence[tile.ReduceOp],
+        fills: Sequence[tile.FillOp],
     ) -> None:
         """OptionError if products cannot be in flight while the next ones are requested."""
         if not products:
@@ -223,11 +230,10 @@ class PipelineKOuterPass(SchedulingPass):
         if any(op.has_own_sums for op in products):
             message = "what is summed apart is added before the next products are requested"
             raise OptionError("products", message, "leave products out, or apart")
-        results = [result for op in products for result in op.results]
-        if any(not isinstance(use.operation, tile.YieldOp) for r in results for use in r.uses):
-            message = "what an iteration multiplies is computed with before the next products"
-            raise OptionError("products", message, "leave products out")
-        if any(fill.source.depth < 2 + self.products for fill in fills):
+        if any(map(_is_computed_with, products)):
+            if obstacle := _not_ahead(launch, fills, self):
+                raise OptionError("products", obstacle, "leave products out")
+        elif any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
 
@@ -290,6 +296,28 @@ def _no_alternation(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> st
     products = [sum(map(_is_by_warpgroup, loop.walk())) for loop in loops]
     if len(loops) != 1 or products[0] < 2:
         return "no iteration multiplies, computes of the sums and multiplies again"
+    return ""
+
+
+def _is_computed_with(product: tile.ReduceOp) -> bool:
+    """True if an iteration computes of what it multiplies."""
+    uses = [use.operation for result in product.results for use in result.uses]
+    return any(not isinstance(op, tile.YieldOp) for op in uses)
+
+
+def _not_ahead(
+    launch: tile.LaunchOp, fills: Sequence[tile.FillOp], given: PipelineKOuterPass
+) -> str:
+    """The reason why the first products of an iteration cannot be requested in the one before."""
+    if not given.producer or any(fill.source.fill_kind != TMA for fill in fills):
+        return "an iteration computes of what it multiplies, and all threads meet for the next"
+    if given.turns:
+        return "warpgroups that take turns request no products ahead"
+    loops, along = {loop_of(fill.source) for fill in fills}, variance(launch)
+    if any(loop and loop.is_size(*loop.axes_of(SERIAL)) for loop in loops):
+        return "its loop is as long as a size, and products of such are not requested ahead"
+    if any(loop and (loop.skips is not None or can_skip(loop, along)) for loop in loops):
+        return "its loop skips chunks, and products of those are not requested ahead"
     return ""
 
 
@@ -368,7 +396,7 @@ def _in_flight(s: Situation) -> tuple[int, ...]:
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
     fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
     products = [op for op in ops if _is_by_warpgroup(op)]
-    own = any(op.has_own_sums for op in products)
+    own = any(op.has_own_sums or _is_computed_with(op) for op in products)
     return (0, 1) if fit and products and not own else (0,)
 
 
@@ -392,9 +420,10 @@ def _put_in_flight(
     """
     if not count:
         return
-    for op in products:
+    ahead = [op for op in products if _is_computed_with(op)]
+    for op in ahead or products:
         op.pending = IntegerAttr(count, i64)
-    for loop in loops:
+    for loop in () if ahead else loops:
         for release in [op for op in loop.body.block.ops if isinstance(op, tile.ReleaseOp)]:
             later = tile.ReleaseOp(release.ring, release.chunk - count)
             later.location = release.location

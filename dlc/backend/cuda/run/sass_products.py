@@ -62,8 +62,8 @@ class _Use:
     """Groups that were closed since the product was asked for, its own among them."""
 
 
-# A wait of the printer's texts that leaves products unfinished.
-_LEAVES_SOME = re.compile(r"\bwgmma_wait<[1-9]")
+# A group of products in the printer's texts that is in flight at the end of what it stands in.
+_IN_FLIGHT = re.compile(r"\bwgmma_commit\(\);\s*(\}|wgmma_wait<[1-9])")
 _State = dict[tuple[int, bool], _Use]
 """By register, and whether it has sums."""
 
@@ -73,7 +73,7 @@ def check_products(source: str, cubin: Path) -> None:
     BackendError if machine code does not leave alone what products are adding to, of a text that
     leaves some in flight: of others, each group is waited for at once. nvdisasm takes 0.4 s.
     """
-    if not _LEAVES_SOME.search(source):
+    if not _IN_FLIGHT.search(source):
         return
     for function in parse(disassemble(cubin)):
         if early := early_accesses(function):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -18,6 +19,7 @@ from dlc.dialects.kernel_wgmma import ROW_GROUP
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
+from dlc.transforms.kernel.lowering.products_ahead import AHEAD
 from dlc.transforms.kernel.lowering.reduce_lowering import (
     ReduceLowering,
     Totals,
@@ -82,10 +84,12 @@ class Products:
     def finish(self, loop: Operation, around: int) -> None:
         """
         Puts waits behind the loop around the products, and behind the last of so many loops around
-        that if products may be in flight until then.
+        that if products may be in flight until then. What may be, and is computed with, is marked.
         """
         pending = self.op.left_pending if around else 0
         wait = kernel.WgmmaWaitOp(pending, self._registers)
+        if self.op.left_pending and not around:
+            wait.attributes[AHEAD] = UnitAttr()
         Rewriter.insert_op([kernel.WgmmaCommitOp(), wait], InsertPoint.after(loop))
         if not pending:
             return
