@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import math
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -349,6 +350,19 @@ def test_what_objects_hold_is_followed(which: int) -> None:
     if isinstance(held, Plain):
         held._factor = 7.0
         compare()
+
+
+def test_what_is_asked_for_by_texts_is_compared() -> None:
+    space = SimpleNamespace(eps=2.0, inner=SimpleNamespace(scale=3.0), bias=1.0)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        scale = operator.attrgetter("inner.scale")(space)
+        return x * vars(space)["eps"] * scale + space.__dict__["bias"]
+
+    compiled = dlc.compile(program, (X,), backend="host", target="sm_90")
+    for held, name in ((space, "eps"), (space.inner, "scale"), (space, "bias")):
+        setattr(held, name, 5.0)
+        assert torch.allclose(compiled(X), program(X))
 
 
 def test_tensors_of_objects_are_arguments() -> None:

@@ -26,6 +26,8 @@ of them are 1 where an attribute is only called; None where it never is.
 """
 
 LOAD_CONST, MATCH_CLASS = dis.opmap["LOAD_CONST"], dis.opmap["MATCH_CLASS"]
+BY_TEXT = frozenset({"getattr", "hasattr", "attrgetter", "vars", "__dict__"})
+"""What attributes are asked for by texts with."""
 MATCHED = "__match_args__"
 """The attribute of classes that has the names of what patterns as `Point(x, y)` read."""
 
@@ -59,14 +61,15 @@ def names_in_code(
         else:
             is_called = calls is not None and argument & calls == calls
             attributes[name] = attributes.get(name, True) and is_called
-    by_text = "getattr" in globals or "hasattr" in globals
+    by_text = not BY_TEXT.isdisjoint([*globals, *attributes])
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             more, named, called = names_in_code(constant)
             globals |= dict.fromkeys(more)
             for name in named:
                 attributes[name] = attributes.get(name, True) and name in called
-        elif by_text and isinstance(constant, str) and constant.isidentifier():
-            attributes[constant] = False
+        elif by_text and isinstance(constant, str):
+            parts = constant.split(".")  # as `attrgetter` takes them
+            attributes |= dict.fromkeys((p for p in parts if p.isidentifier()), False)
     called = frozenset(name for name, calls in attributes.items() if calls)
     return tuple(globals), tuple(attributes), called
