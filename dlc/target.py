@@ -211,6 +211,10 @@ class Target:
     stored_rate: float = 2.7
     """What a part of a sector that is stored takes of L2 over a sector that is fetched: measured,
     2.6 TB/s of sectors where each thread stored parts of its own."""
+    shared_sector_seconds: float = 50e-12
+    """Of all SMs, for a sector of which two blocks store parts: measured on an H200, what was left
+    of convolutions whose rows begin within sectors was 27 (1d, 64 bytes a run), 49 (2d, by 4), 52
+    (1d, 128 bytes) and 59 to 62 (fire modules) for each; of other rows nothing was left."""
     filled_share: float = 0.85
     """The share of the time of its tensor cores that an SM fills at best by `wgmma`: measured, of
     4096 x 4096 x 4096 0.83 to 0.87 beside what warpgroups wait."""

@@ -51,6 +51,9 @@ class BlockTile:
     gaps: int = 1
     """Threads side by side that store what lies between neighbours: all `Problem.gaps`, or one."""
 
+    row: int = 0
+    """Points along a row of results that a block has at least, to store all of it; 0 if any."""
+
     depths: ClassVar[tuple[int, ...]] = (3, 2)
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
     vector: ClassVar[int] = VECTOR
@@ -216,7 +219,10 @@ class BlockTile:
     def least_along(self) -> tuple[int, int]:
         """The least of a block's rows along their axis, and of its columns: what is fetched from
         memory at once."""
-        return self.problem.sectors
+        rows, columns = self.problem.sectors
+        if self.problem.stored[0] == 0:
+            return max(rows, self.row), columns
+        return rows, max(columns, self.row)
 
     @property
     def unit_along(self) -> tuple[int, int]:

@@ -84,11 +84,42 @@ def stored_seconds(
     Seconds that L2 takes for parts of sectors that are stored after the first, by blocks that are
     at their ends together: of a sector, an instruction of a warp has what lanes hold that are
     neighbours in memory, each a strip of those that it holds, and so many `between` two strips.
+    Where rows begin within sectors, neighbouring blocks store parts of those that they share, if
+    that is more.
     """
     side, step, width = problem.stored
     points, own = spread[side][0], held[side][0]
     sector, strip = SECTOR_BYTES // problem.bytes_, next((n for n in STRIPS if own % n == 0), own)
     lanes = max(min(points // own, sector / (strip * step)), 1)
     parts = sector / min(gcd(width, strip) * lanes * between, sector)
-    again = problem.batch * problem.results * problem.bytes_ * (parts - 1)
-    return target.stored_rate * again / target.l2_bandwidth
+    results = problem.batch * problem.results
+    again = results * problem.bytes_ * (parts - 1)
+    seconds = target.stored_rate * again / target.l2_bandwidth
+    shared = results / _run(problem, points) * _cut(problem) * target.shared_sector_seconds
+    return max(seconds, shared)
+
+
+def _run(problem: Problem, points: int) -> int:
+    """Neighbours in memory that a block stores of a row."""
+    return min(points, (problem.rows, problem.columns)[problem.stored[0]])
+
+
+def _cut(problem: Problem) -> float:
+    """
+    The sectors that such a run shares with others beyond those that it fills, in the mean: none
+    where rows begin at multiples of 16 bytes, of which nothing was measured, or where neighbours
+    are stored apart anyway.
+    """
+    _, step, width = problem.stored
+    sector = SECTOR_BYTES // problem.bytes_
+    return 0 if step > 1 or width >= STRIPS[0] else 1 - gcd(width, sector) / sector
+
+
+def row_of_results(problem: Problem, block: Pair) -> int:
+    """
+    Points along a row of results that blocks whose rows share sectors may have, to store all of
+    it: the least power of two that covers it; 0 if none share any or the block has not so many.
+    """
+    side = problem.stored[0]
+    whole = 1 << ((problem.rows, problem.columns)[side] - 1).bit_length()
+    return whole if _cut(problem) and whole <= block[side] else 0

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
+from dlc.schedule import grain
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
@@ -225,14 +226,21 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue
         tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
-        yield tile
-        side = problem.stored[0]
-        if tile.stored_seconds and problem.beside[side] > 1 and thread[side] > 1:
-            lone = replace(tile, lone=side)
-            if lone.points_held[side][0] == 1:
-                yield lone
-                if 1 < problem.gaps <= MAX_THREADS // lone.thread_count:
-                    yield replace(lone, gaps=problem.gaps)
+        yield from _stored_tiles(tile)
+        if (row := grain.row_of_results(problem, tile.block)) > tile.spread[problem.stored[0]][0]:
+            yield from _stored_tiles(replace(tile, row=row))
+
+
+def _stored_tiles(tile: Candidate) -> Iterator[Candidate]:
+    """A tile, and those that store neighbours side by side where it stores parts of sectors."""
+    problem, thread, side = tile.problem, tile.thread, tile.problem.stored[0]
+    yield tile
+    if tile.stored_seconds and problem.beside[side] > 1 and thread[side] > 1:
+        lone = replace(tile, lone=side)
+        if lone.points_held[side][0] == 1:
+            yield lone
+            if 1 < problem.gaps <= MAX_THREADS // lone.thread_count:
+                yield replace(lone, gaps=problem.gaps)
 
 
 def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:

@@ -182,13 +182,26 @@ def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
 
 
 def test_neighbouring_threads_store_what_is_no_run() -> None:
-    """A thread of four neighbours would store parts of as many sectors."""
-    for stored, parts in ((0, 2, 1), 1), ((0, 1, 1), 0):
+    """
+    A thread of four neighbours would store parts of as many sectors. Of rows that begin anywhere,
+    blocks share sectors at the ends of their runs, none of rows of 16 bytes.
+    """
+    for stored, parts, shared in ((0, 2, 1), 1, 0), ((0, 1, 1), 0, 7 / 8):
         best = candidates(Problem(1, 4096, 64, 64, (32, 1), 3, stored=stored), H100)[0]
         assert best.points_held[0] == (1, best.thread[0])
         once = 4 * best.problem.results * H100.stored_rate / H100.l2_bandwidth
-        assert best.stored_seconds == pytest.approx(parts * once)
+        ends = best.problem.results / best.spread[0][0] * shared * H100.shared_sector_seconds
+        assert best.stored_seconds == pytest.approx(parts * once + ends)
         assert replace(best, lone=None).seconds > best.seconds
+    assert candidates(Problem(1, 4096, 64, 64, (32, 1), 3), H100)[0].stored_seconds == 0
+
+
+def test_blocks_store_whole_rows_that_begin_within_sectors() -> None:
+    """Images of 54 columns, the sums of a point few: eight columns of many images cut each run."""
+    best = candidates(Problem(54, 54, 64, 16, (64, 1), stored=(0, 1, 2)), H100)[0]
+    assert best.spread[0][0] >= 54
+    aligned = candidates(Problem(54, 56, 64, 16, (64, 1)), H100)[0]
+    assert aligned.spread[0][0] < 54
 
 
 def test_long_sums_of_few_products_fill_the_chip() -> None:
