@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 
+from dlc.cli import dlc_cli
 from dlc.frontend.export.fx import import_program
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering, scattering, searching
@@ -31,7 +32,7 @@ def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are ordered wherever they can be, and searched."""
     for module in (ordering, scattering, searching):
-        monkeypatch.setattr(module, "ordering_pays", lambda n, *_: n > 1)
+        monkeypatch.setattr(module, "ordering_pays", lambda c, n, *_: n > 1)
     monkeypatch.setattr(searching, "searching_pays", bool)
 
 
@@ -198,3 +199,20 @@ def test_segments() -> None:
         ]
 
     check(bags, weight, index, offsets)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ("b=x:0", "torch.randn(8, 300).topk(2)"),
+        ("n=x:1", "torch.randn(8, 300).sort(1)"),
+        ("n=x:0,y:0", "torch.zeros(4, 3).index_add(0, torch.randint(4, (8,)), torch.randn(8, 3))"),
+    ],
+)
+def test_lines_of_any_size(sizes: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One program is made for all sizes, and none for each."""
+    options = ("--target", "sm_90", "--ir", "tensor", "--dynamic", sizes)
+    assert dlc_cli.main(["compile", *options, "-c", text]) == 0
+    found = capfd.readouterr()
+    assert "size.symbol" in found.out
+    assert "for each size" not in found.err

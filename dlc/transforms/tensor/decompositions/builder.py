@@ -312,6 +312,11 @@ class TensorBuilder:
         known = {name: symbol.bounds for name, symbol in symbols_around(self.place).items()}
         return Size.of(number).bounds(known)
 
+    def likely(self, number: Size | int) -> int:
+        """A number, or that which a size of the program is likely to be: for what is faster."""
+        symbols = symbols_around(self.place)
+        return Size.of(number).evaluate({name: s.likely for name, s in symbols.items()})
+
     @cached_property
     def _sizes(self) -> dict[str, SSAValue]:
         """Stand for the sizes of the program."""

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import f64, i32, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
@@ -25,13 +26,16 @@ LOW = 32
 """The bits of an index beside those of what it orders."""
 
 
-def ordering_pays(n: int, lines: int, results: int) -> bool:
+def ordering_pays(c: Lowering, n: int, lines: int, results: int) -> bool:
     """
     True if to order each of some lines of `n` elements, and to search them for each of the results,
     is faster than to compare each result with `n` elements: a step of a search takes as long as
-    `STEP` comparisons, one of a merge twice as long, and both are launches.
+    `STEP` comparisons, one of a merge twice as long, and both are launches. Lines as long as a size
+    are not ordered, as that takes more steps the longer they are.
     """
-    steps = n.bit_length()
+    if isinstance(n, Size):
+        return False
+    lines, results, steps = c.likely(lines), c.likely(results), n.bit_length()
     return results * n > steps * (STEP * (2 * lines * n + results) + 2 * COUNTED)
 
 
@@ -57,15 +61,17 @@ def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: boo
     """
     shape = list(shape_of(value))
     rows, n = [*shape[:dim], *shape[dim + 1 :]], shape[dim]
-    longest = max(LEAST_RUN, COUNTED // prod(shape))
-    levels = (ceil(n / longest) - 1).bit_length()
-    length = ceil(n / 2**levels)
+    levels, length = 0, n
+    if not isinstance(n, Size):
+        longest = max(LEAST_RUN, COUNTED // c.likely(prod(shape)))
+        levels = (ceil(n / longest) - 1).bit_length()
+        length = ceil(n / 2**levels)
     rank = len(rows)
     runs = [*rows, 2**levels, length]
     keys = c.elementwise(lambda x: key_of(x, descending), c.wide(value), shape=shape, hint="key")
-    place = dimension(rank) * length + dimension(rank + 1)
+    place = dimension(rank) * length + dimension(rank + 1) if levels else dimension(rank + 1)
     subscripts = [*dims(dim), place, *dims(rank)[dim:]]
-    inside = [fixed(n - 1) - place] if 2**levels * length > n else []
+    inside = [fixed(n - 1) - place] if 2**levels * length != n else []
     most = 2**63 - 1 if element_of(keys) == i64 else 2**31 - 1
     keys = c.move(keys, subscripts, runs, inside, most if inside else None)
     numbers = c.move(c.iota(0, [2**levels * length]), [place], runs)
@@ -76,7 +82,7 @@ def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: boo
             lambda x, i: (x.to(i64) << LOW) | i, keys, numbers, shape=runs, hint="numbered"
         )
         parts = [packed]
-    parts = _counted(c, parts, min(length, count))
+    parts = _counted(c, parts, min(length, count) if levels else count)
     for _ in range(levels):
         parts = _merged(c, parts, min(2 * shape_of(parts[0])[-1], count))
     shape[dim] = count

@@ -93,7 +93,7 @@ def index_put(c: Lowering) -> Lowered:
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
-    if ordering_pays(count, 1, prod(c.shape)):
+    if ordering_pays(c, count, 1, prod(c.shape)):
         extents = [c.shape[d] for d in places]
         groups = grouped(c, _place(c, flat, extents), prod(extents))
         groups = groups.over(c, [place_number(places, c.shape)], c.shape)
@@ -176,7 +176,7 @@ def put(c: Lowering) -> Lowered:
         hint="hit",
     )
     source = c.reshape(c.cast(c.tensor("source"), c.element), [count])
-    if ordering_pays(count, 1, size):
+    if ordering_pays(c, count, 1, size):
         groups = grouped(c, index, size).over(c, [place_number(range(rank), c.shape)], c.shape)
         if not c.flag("accumulate"):
             return overwritten(c, groups.latest(c, []), source, [dimension(rank)])
@@ -231,7 +231,7 @@ def scatter(c: Lowering) -> Lowered:
         return base
     dim = c.dim(rank)
     length = (shape_of(c.tensor("index")) or (1,))[dim]
-    if rank and ordering_pays(length, prod(c.shape) // c.shape[dim], prod(c.shape)):
+    if rank and ordering_pays(c, length, prod(c.shape) // c.shape[dim], prod(c.shape)):
         return _scattered_in_order(c, dim, length)
     index = _scattered(c, "index", dim, length, -1)
     square = shape_of(index)
@@ -305,7 +305,7 @@ def index_reduce(c: Lowering) -> Lowered:
     update = dimension(rank)
     index = c.cast(c.reshape(c.tensor("index"), [count]), i64)
     how = str(c.op.argument("reduce"))
-    if rank and ordering_pays(count, 1, prod(c.shape)):
+    if rank and ordering_pays(c, count, 1, prod(c.shape)):
         groups = grouped(c, index, c.shape[dim]).over(c, [dimension(dim)], c.shape)
         others = [dimension(d) for d in range(rank) if d != dim]
         folds = groups.folded(c, source, dim, others, FOLDS[how])

@@ -83,7 +83,7 @@ def isin(c: Lowering) -> Lowered:
     inverted = c.flag("invert")
     elements, tests = compared(c, elements, c.reshape(tests, [prod(shape_of(tests))]))
     rank, count = len(c.shape), shape_of(tests)[0]
-    if ordering_pays(count, 1, prod(c.shape)):
+    if ordering_pays(c, count, 1, prod(c.shape)):
         order = in_order(c, tests, 0, count, descending=False)
         tests = gathered(c, tests, [order], [dimension(1)], [count])
         elements = c.broadcast(elements, c.shape)

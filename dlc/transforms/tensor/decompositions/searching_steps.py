@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowering
@@ -28,8 +29,9 @@ def strides(n: int) -> Iterator[int]:
 
 
 def searching_pays(n: int) -> bool:
-    """True if a search among `n` elements is faster than comparisons with all of them."""
-    return STEP * n.bit_length() < n
+    """True if a search among `n` elements is faster than comparisons with all of them, whose number
+    must be known for that."""
+    return not isinstance(n, Size) and STEP * n.bit_length() < n
 
 
 def searched(
