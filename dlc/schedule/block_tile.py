@@ -86,11 +86,7 @@ class BlockTile:
     @cached
     def chunks_of_k(self) -> int:
         """Chunks of all parts of K."""
-        return self.chunks_if(self.problem.k)
-
-    def chunks_if(self, k: int) -> int:
-        """Chunks of all parts of K, if it has so many points."""
-        return ceil(ceil(k / self.chunk) * self.problem.taps)
+        return ceil(ceil(self.problem.k / self.chunk) * self.problem.taps)
 
     @cached
     def points(self) -> int:
@@ -188,9 +184,9 @@ class BlockTile:
 
     @property
     def parts(self) -> Parts:
-        return self._parts(self.splits)
+        return self.parts_of(self.splits)
 
-    def _parts(self, splits: int) -> Parts:
+    def parts_of(self, splits: int) -> Parts:
         """What so many blocks leave of a point."""
         p, groups = self.problem, self.blocks // self.splits
         points = p.batch * p.results

@@ -28,7 +28,7 @@ from dlc.analysis.tile.fragments import UNROLLED_ROUNDS
 from dlc.ir.cached import cached
 from dlc.schedule import grain
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS, VECTOR, BlockTile
-from dlc.schedule.endings import WORDS, Ending, ending_seconds, least_ending_seconds
+from dlc.schedule.endings import WORDS, Ending, ending_seconds
 from dlc.schedule.problem import Problem
 from dlc.schedule.units import clocks_of, clocks_together, path_clocks
 from dlc.target import START_CLOCKS
@@ -258,51 +258,6 @@ class Candidate(BlockTile):
         """Least for the first of candidates that take equally long: the largest thread tile, then
         the deepest ring."""
         return -prod(self.thread), -self.depth
-
-    @cached
-    def _least_chunks(self) -> dict[int, tuple[float, float]]:
-        """`_least_chunk` by the blocks of an SM."""
-        return {}
-
-    def _least_chunk(self, share: int) -> tuple[float, float]:
-        """
-        The least seconds for a chunk of each of so many blocks of an SM, if they have several and
-        if they have one: as if it ran `most_resident` of them from the first to the last.
-        """
-        if (found := self._least_chunks.get(share)) is None:
-            t, running = self.target, min(share, self.most_resident)
-            turns = ceil(share / running)
-            alone = max(share * self.busy_clocks(running) / running, turns * self.path_clocks)
-            several = max(alone, turns * t.latency_clocks / (max(self.depths) - 1))
-            found = self._least_chunks[share] = several / t.clock, alone / t.clock
-        return found
-
-    @cached
-    def _least_endings(self) -> dict[int, float]:
-        """The least seconds of what folds the parts of K, by their number."""
-        return {1: 0.0}
-
-    def least_seconds(self, problem: Problem, splits: int, *, folded: bool = True) -> float:
-        """
-        Less than what it takes to split K of a problem like that of this candidate, which does not,
-        whatever the depth. What takes long to find out is what folds the parts, which is left out
-        if they are not `folded`.
-        """
-        if self.most_resident < 1:
-            return inf
-        t, blocks = self.target, self.blocks * splits
-        chunks = ceil(self.chunks_if(problem.k) / splits)
-        issue_seconds = chunks * self._least_chunk(ceil(blocks / t.sms))[chunks == 1]
-        longest = max(
-            issue_seconds + START / t.clock,
-            problem.compulsory_bytes / t.memory_rate,
-            blocks * chunks * self.fetched_bytes / self.l2_rate,
-        )
-        ending = 0.0
-        if folded and (ending := self._least_endings.get(splits)) is None:
-            ending = least_ending_seconds(self._parts(splits), t)
-            self._least_endings[splits] = ending
-        return ROUNDED * (t.launch_seconds + longest + self.stored_seconds + ending)
 
     def __str__(self) -> str:
         parts = {

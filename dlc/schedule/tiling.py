@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
@@ -17,6 +17,7 @@ from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
 from dlc.schedule.rising_order import Rising
+from dlc.schedule.tile_bounds import TileBounds
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.schedule.warpgroup_candidate import warpgroup_tiles
 from dlc.target import MAX_REGISTERS, MAX_THREADS, Target
@@ -44,8 +45,6 @@ CHUNKS = (16, 32)
 """Points of K in a chunk."""
 LONGEST = 128
 """Of all chunks, those of tensor cores included."""
-SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Parts of K that blocks of their own sum up."""
 UNROLLED = 1024
 """Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions, twice as much for
 twice `MANY` sums, of which a step has twice as many."""
@@ -164,54 +163,44 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
     folds the parts of a tile (whose numbers are negative until then), nor the depths of rings.
     """
     order = count()  # of what nothing else tells apart
-    like = problem.like(max(CHUNKS) if problem.tensor is None else LONGEST)
-    heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = [
-        (tile.least_seconds(problem, parts, folded=False), (), number, -parts, next(order), tile)
-        for number, tile in enumerate(_tiles_like(like, target, made or _tiles))
-        for parts in splits_of(tile, problem.k)
-    ]
-    heapify(heap)
+    bounds = bounds_of(problem, target, made)
+    rising = bounds.rising(problem)
+    heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = []
+
+    def push_next() -> None:
+        for least, number, splits in islice(rising, 1):
+            heappush(heap, (least, (), number, -splits, next(order), bounds.tiles[number]))
+
+    push_next()
     while heap:
-        _, estimated, number, splits, _, c = heappop(heap)
+        least, estimated, number, splits, _, c = heappop(heap)
         if estimated:
             yield c
-        elif splits < -1:
-            heappush(heap, (c.least_seconds(problem, -splits), (), number, -splits, next(order), c))
-        else:
-            splits = abs(splits)
-            whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
-            depths = c.depths if whole.rings and whole.chunks > splits else (2,)
-            for depth, ending in product(depths, endings(splits, target)):
-                new = whole.for_problem(problem, depth, splits, ending=ending)
-                if new.seconds < inf:
-                    place = new.seconds, new.ties, number, splits
-                    heappush(heap, (*place, next(order), new))
+            continue
+        if splits < 0:
+            push_next()
+        if splits < -1:
+            folded = least + bounds.ending(number, -splits)
+            heappush(heap, (folded, (), number, -splits, next(order), c))
+            continue
+        splits = abs(splits)
+        whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
+        depths = c.depths if whole.rings and whole.chunks > splits else (2,)
+        for depth, ending in product(depths, endings(splits, target)):
+            new = whole.for_problem(problem, depth, splits, ending=ending)
+            if new.seconds < inf:
+                heappush(heap, (new.seconds, new.ties, number, splits, next(order), new))
+
+
+def bounds_of(problem: Problem, target: Target, made: Tiles | None = None) -> TileBounds:
+    """The tiles of all problems like one, and the least that they take."""
+    chunk = max(CHUNKS) if problem.tensor is None else LONGEST
+    return _bounds_of(problem.like(chunk), target, made or _tiles)
 
 
 @lru_cache(maxsize=64)
-def _tiles_like(problem: Problem, target: Target, made: Tiles) -> tuple[Candidate, ...]:
-    """The tiles of all problems like one, with what is known of them."""
-    return tuple(made(problem, target))
-
-
-def splits_of(tile: Candidate, k: int) -> Iterator[int]:
-    """
-    The numbers of parts worth splitting K of so many points into, for a candidate that does not
-    split it.
-    """
-    chunks = 1 if tile.problem.skips else tile.chunks_if(k)
-    for splits in SPLITS:
-        if splits > 1 and 2 * splits > chunks:
-            break
-        yield splits
-        if tile.blocks * splits > 4 * tile.target.sms:
-            break
-
-
-def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
-    """Candidates that do not split K, each with every number of parts worth splitting it into."""
-    for tile in _tiles(problem, target):
-        yield from ((tile, splits) for splits in splits_of(tile, problem.k))
+def _bounds_of(problem: Problem, target: Target, made: Tiles) -> TileBounds:
+    return TileBounds(tuple(made(problem, target)), target)
 
 
 def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:

@@ -33,7 +33,7 @@ from dlc.schedule.endings import (
 )
 from dlc.schedule.estimate import estimate
 from dlc.schedule.problem import Problem, TensorProduct
-from dlc.schedule.tiling import SHAPES, TOLERANCE, best_candidate, candidates, tiles
+from dlc.schedule.tiling import SHAPES, TOLERANCE, best_candidate, bounds_of, candidates
 from dlc.schedule.warp_candidate import WarpCandidate
 from dlc.target import TARGETS, get_target, target_of
 
@@ -164,14 +164,17 @@ def test_kernels_that_others_measured_take_as_long(warp: tuple[int, int], measur
 )
 def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
     seconds: list[float] = []
-    for tile, splits in tiles(problem, H100):
+    bounds, before = bounds_of(problem, H100), 0.0
+    for least, number, splits in bounds.rising(problem):
         split = [
-            replace(tile, depth=depth, splits=splits, ending=ending).seconds
+            replace(tile, problem=problem, depth=depth, splits=splits, ending=ending).seconds
+            for tile in bounds.tiles[number : number + 1]
             for depth, ending in product(tile.depths, endings(splits, H100))
         ]
-        unfolded = tile.least_seconds(problem, splits, folded=False)
-        assert unfolded <= (least := tile.least_seconds(problem, splits))
-        assert least < min(split) or min(split) == inf
+        folded = least + bounds.ending(number, splits)
+        assert before <= least <= folded
+        assert folded < min(split) or min(split) == inf
+        before = least
         seconds += split
     best, *others = candidates(problem, H100)
     assert min(seconds) <= best.seconds <= TOLERANCE * min(seconds)

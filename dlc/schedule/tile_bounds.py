@@ -1,0 +1,83 @@
+"""
+The least that tiles of a contraction take, in problems that differ in the length of K: what does
+not depend on that is found out once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+import numpy as np
+
+from dlc.schedule.candidate import ROUNDED, START, Candidate
+from dlc.schedule.endings import least_ending_seconds
+from dlc.schedule.problem import Problem
+from dlc.target import Target
+
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Parts of K that blocks of their own sum up."""
+
+
+class TileBounds:
+    """Tiles that do not split K, for problems that are like theirs (`Problem.like`)."""
+
+    def __init__(self, tiles: Sequence[Candidate], target: Target) -> None:
+        self.tiles, self.target = tiles, target
+        ways = [
+            (number, splits, tile.chunk, *_seconds(tile, splits))
+            for number, tile in enumerate(tiles)
+            if tile.most_resident >= 1
+            for splits in _parts(tile)
+        ]
+        columns = np.array(ways, dtype=np.float64).reshape(-1, 7).T
+        self._numbers, self._splits, self._chunk = columns[:3]
+        self._several, self._alone, self._fetched, self._stored = columns[3:]
+        self._endings: dict[tuple[int, int], float] = {}
+
+    def rising(self, problem: Problem) -> Iterator[tuple[float, int, int]]:
+        """
+        The numbers of tiles, each with all numbers of parts worth splitting K into, and less than
+        what that takes whatever the depth, before what folds the parts: the least first.
+        """
+        p, t, splits = problem, self.target, self._splits
+        of_k = np.ceil(np.ceil(p.k / self._chunk) * p.taps)
+        worth = np.flatnonzero((splits == 1) | (2 * splits <= (1 if p.skips else of_k)))
+        chunks = np.ceil(of_k / splits)
+        issue = chunks * np.where(chunks == 1, self._alone, self._several) + START / t.clock
+        longest = np.maximum(issue, chunks * self._fetched)
+        longest = np.maximum(longest, p.compulsory_bytes / t.memory_rate)
+        least = ROUNDED * (t.launch_seconds + longest + self._stored)
+        for way in worth[np.argsort(least[worth], kind="stable")]:
+            yield float(least[way]), int(self._numbers[way]), int(splits[way])
+
+    def ending(self, number: int, splits: int) -> float:
+        """Less than what folds so many parts of a tile takes."""
+        if (known := self._endings.get((number, splits))) is None:
+            seconds = least_ending_seconds(self.tiles[number].parts_of(splits), self.target)
+            known = self._endings[number, splits] = ROUNDED * seconds
+        return known
+
+
+def _parts(tile: Candidate) -> Iterator[int]:
+    """The numbers of parts into which K may be split: no more blocks than fill the chip."""
+    for splits in SPLITS:
+        yield splits
+        if tile.blocks * splits > 4 * tile.target.sms:
+            break
+
+
+def _seconds(tile: Candidate, splits: int) -> tuple[float, float, float, float]:
+    """
+    The least seconds for a chunk of each block of the busiest SM, if they have several and if they
+    have one: as if it ran `most_resident` of them from the first to the last. Those in which all
+    blocks fetch one, and those in which they store.
+    """
+    t, blocks = tile.target, tile.blocks * splits
+    share = ceil(blocks / t.sms)
+    running = min(share, tile.most_resident)
+    busy, turns = share * tile.busy_clocks(running) / running, ceil(share / running)
+    alone = max(busy, turns * tile.path_clocks)
+    several = max(alone, turns * t.latency_clocks / (max(tile.depths) - 1))
+    fetched = blocks * tile.fetched_bytes / tile.l2_rate
+    return several / t.clock, alone / t.clock, fetched, tile.stored_seconds
