@@ -12,15 +12,16 @@ registered as subclasses, which no class of an IR is; values and operations are 
 itself; named operands are looked up in the tuple that an operation has, not in a view of it made
 for the purpose; sizes of segments are unpacked once; the operations of a block are given by a
 generator, and a walk is one for each region; only an operation with regions is asked whether it
-holds the block that it is put into; what a name keeps of a text, and the hash of a map or a type,
-is found out once.
+holds the block that it is put into; what a name keeps of a text, the hash of a map or a type, and
+the types of the options of a pass are found out once.
 """
 
 from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 from xdsl.dialects.builtin import DenseArrayBase, MemRefType
 from xdsl.ir import Attribute, Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, Use
@@ -35,6 +36,7 @@ from xdsl.irdl.operations import (
     VarIRConstruct,
     get_op_constructs,
 )
+from xdsl.utils import arg_spec
 
 from dlc.ir import quick_operations, quick_parsing
 
@@ -74,6 +76,7 @@ def install() -> None:
     _put(IRWithName, name_hint=property(_name_hint, _set_name_hint))
     for kind in (AffineMap, MemRefType):
         _put(kind, __hash__=_hash)
+    vars(arg_spec)["get_type_hints"] = cache(get_type_hints)
     quick_operations.install(_put)
     quick_parsing.install(_put)
 

@@ -155,12 +155,6 @@ def ending_seconds(parts: Parts, target: Target, ending: Ending, resident: int =
     return combining_seconds(parts, target)
 
 
-def least_ending_seconds(parts: Parts, target: Target) -> float:
-    """As `ending_seconds`, of the fastest ending, however many blocks an SM runs at once."""
-    ways, most = endings(parts.count, target), target.blocks_per_sm
-    return min(ending_seconds(parts, target, way, most) for way in ways)
-
-
 def fastest_ending(parts: Parts, target: Target) -> Ending:
     """The ending that is fastest."""
     ways = endings(parts.count, target)

@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 
 from dlc.schedule.candidate import ROUNDED, START, Candidate
-from dlc.schedule.endings import least_ending_seconds
+from dlc.schedule.endings import ending_seconds, endings
 from dlc.schedule.problem import Problem
 from dlc.target import Target
 
@@ -33,7 +33,7 @@ class TileBounds:
         columns = np.array(ways, dtype=np.float64).reshape(-1, 7).T
         self._numbers, self._splits, self._chunk = columns[:3]
         self._several, self._alone, self._fetched, self._stored = columns[3:]
-        self._endings: dict[tuple[int, int], float] = {}
+        self._endings: dict[tuple[int, int], tuple[float, ...]] = {}
 
     def rising(self, problem: Problem) -> Iterator[tuple[float, int, int]]:
         """
@@ -51,11 +51,12 @@ class TileBounds:
         for way in worth[np.argsort(least[worth], kind="stable")]:
             yield float(least[way]), int(self._numbers[way]), int(splits[way])
 
-    def ending(self, number: int, splits: int) -> float:
-        """Less than what folds so many parts of a tile takes."""
+    def endings(self, number: int, splits: int) -> tuple[float, ...]:
+        """Less than what folds so many parts of a tile takes, by each of the `endings`."""
         if (known := self._endings.get((number, splits))) is None:
-            seconds = least_ending_seconds(self.tiles[number].parts_of(splits), self.target)
-            known = self._endings[number, splits] = ROUNDED * seconds
+            parts, t = self.tiles[number].parts_of(splits), self.target
+            seconds = (ending_seconds(parts, t, ending) for ending in endings(splits, t))
+            known = self._endings[number, splits] = tuple(ROUNDED * s for s in seconds)
         return known
 
 

@@ -160,36 +160,36 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
     that are `made` alone, if so. What a bound says is not next is not looked at yet: neither what
-    folds the parts of a tile (whose numbers are negative until then), nor the depths of rings.
+    folds the parts of a tile (whose numbers are negative until then), nor each of these endings,
+    nor the depths of rings.
     """
     order = count()  # of what nothing else tells apart
     bounds = bounds_of(problem, target, made)
     rising = bounds.rising(problem)
-    heap: list[tuple[float, tuple[float, ...], int, int, int, Candidate]] = []
+    heap: list[tuple[float, tuple[float, ...], int, int, int, int, Candidate]] = []
 
     def push_next() -> None:
         for least, number, splits in islice(rising, 1):
-            heappush(heap, (least, (), number, -splits, next(order), bounds.tiles[number]))
+            heappush(heap, (least, (), number, -splits, 0, next(order), bounds.tiles[number]))
 
     push_next()
     while heap:
-        least, estimated, number, splits, _, c = heappop(heap)
+        least, estimated, number, splits, way, _, c = heappop(heap)
         if estimated:
             yield c
-            continue
-        if splits < 0:
+        elif splits < 0:
             push_next()
-        if splits < -1:
-            folded = least + bounds.ending(number, -splits)
-            heappush(heap, (folded, (), number, -splits, next(order), c))
-            continue
-        splits = abs(splits)
-        whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
-        depths = c.depths if whole.rings and whole.chunks > splits else (2,)
-        for depth, ending in product(depths, endings(splits, target)):
-            new = whole.for_problem(problem, depth, splits, ending=ending)
-            if new.seconds < inf:
-                heappush(heap, (new.seconds, new.ties, number, splits, next(order), new))
+            for way, seconds in enumerate(bounds.endings(number, -splits)):
+                heappush(heap, (least + seconds, (), number, -splits, way, next(order), c))
+        else:
+            whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
+            depths = c.depths if whole.rings and whole.chunks > splits else (2,)
+            for depth in depths:
+                ending = endings(splits, target)[way]
+                new = whole.for_problem(problem, depth, splits, ending=ending)
+                if new.seconds < inf:
+                    place = new.seconds, new.ties, number, splits, way
+                    heappush(heap, (*place, next(order), new))
 
 
 def bounds_of(problem: Problem, target: Target, made: Tiles | None = None) -> TileBounds:
@@ -198,7 +198,7 @@ def bounds_of(problem: Problem, target: Target, made: Tiles | None = None) -> Ti
     return _bounds_of(problem.like(chunk), target, made or _tiles)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _bounds_of(problem: Problem, target: Target, made: Tiles) -> TileBounds:
     return TileBounds(tuple(made(problem, target)), target)
 
