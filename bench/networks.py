@@ -59,8 +59,9 @@ def measure(name: str) -> Row:
     rows: list[Row] = []
     for stage in STAGES:
         run_pipeline(compiler_context(), module, stage)
-        now = tick(now)
+        tick(now)
         rows = rows or loop_kernels(module)
+        now = time.process_time()  # what the table asks of kernels is no compiling
     text = print_module(module)
     tick(now)
     return summary(rows, flops, size, TARGET) | {

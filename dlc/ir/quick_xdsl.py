@@ -76,7 +76,7 @@ def install() -> None:
     _put(IRWithName, name_hint=property(_name_hint, _set_name_hint))
     for kind in (AffineMap, MemRefType):
         _put(kind, __hash__=_hash)
-    vars(arg_spec)["get_type_hints"] = cache(get_type_hints)
+    arg_spec.get_type_hints = cache(get_type_hints)  # pyright: ignore[reportPrivateImportUsage]
     quick_operations.install(_put)
     quick_parsing.install(_put)
 
