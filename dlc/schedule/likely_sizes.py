@@ -1,4 +1,7 @@
-"""Which of the schedules that are about as fast at the likely sizes is the fastest around them."""
+"""
+Which of the schedules that are about as fast at the likely sizes is the fastest for all sizes that
+share them.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,15 @@ from dlc.dialects.size_index import SizeIndexOp
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.contraction_tiles import Tiled, tiled_contraction
 from dlc.schedule.problem import Problem
-
-AROUND = (0.5, 2.0)
-"""What likely sizes are multiplied with, one after the other, for others around them."""
+from dlc.schedule.size_ranges import box_of
 
 
 def problems_around(kernel: loop.KernelOp) -> list[Problem]:
     """
-    A contraction at sizes around those that are likely; none of a kernel without sizes, nor where
-    other axes are its rows and columns. What tensor cores multiply at the likely sizes they do at
-    smaller ones, too, at which K does not fill a step.
+    A contraction at the ends and the middle of the ranges of sizes that share kernels with those
+    that are likely; none of a kernel without sizes, nor where other axes are its rows and columns.
+    What tensor cores multiply at the likely sizes they do at smaller ones, too, at which K does not
+    fill a step.
     """
     likely = None
     found: list[Problem] = []
@@ -47,10 +49,10 @@ def _around(kernel: loop.KernelOp) -> Iterator[dict[str, int]]:
     yield likely
     for symbol in symbols:
         least, most = symbol.bounds
-        for factor in AROUND:
-            n = round(symbol.likely * factor)
-            if least <= n <= most and n != symbol.likely:
-                yield likely | {symbol.name: n}
+        ((_, low, high),) = box_of({symbol.name: symbol.likely})
+        within = {int(min(max(n, least), most)) for n in (low, (low + high) // 2, high)}
+        for n in sorted(within - {symbol.likely}):
+            yield likely | {symbol.name: n}
 
 
 def _axes(tiled: Tiled) -> tuple[int | None, ...]:

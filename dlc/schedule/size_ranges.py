@@ -11,7 +11,7 @@ from itertools import product
 from math import inf
 from typing import TypeAlias
 
-WORTH = 1.15
+WORTH = 1.1
 """
 Kernels are used for a range as long as they take at most so many times what those take whose
 schedule is made for it. Beyond that, it pays to compile these.
