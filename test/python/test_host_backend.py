@@ -226,7 +226,7 @@ MBARRIER = kernel(
       for (int k = 0; k < 6; ++k) {
         mbarrier_wait(&empty[k % 2], (k / 2 + 1) % 2);
         mbarrier_arrive_expect_tx(&full[k % 2], 1024);
-        tma_load_2d(ring[k % 2], &map, &full[k % 2], 32 * k - 5, -1);
+        tma_load_2d(ring[k % 2], &map, &full[k % 2], 32 * k - 4, -1);
       }
   } else {
     float sum = 0.0f;
@@ -382,7 +382,7 @@ def tensor_map(x: np.ndarray) -> bytes:
 def test_tma_ring(order: Order, async_mode: AsyncMode) -> None:
     x, y = rows(6, 180), np.zeros(64, np.float32)
     padded = np.zeros((8, 192), np.float32)
-    padded[1:7, 5:185] = x
+    padded[1:7, 4:184] = x
     expected = np.zeros(64, np.float32)
     for k in range(6):
         box = padded[:, 32 * k : 32 * k + 32]
