@@ -117,7 +117,7 @@ CASCADES: dict[
         ((4096, 4096), (4096, 64)),
         torch.float32,
         1,
-        78,
+        79,
     ),
     "norm, product": (
         lambda x, w: F.rms_norm(x, x.shape[-1:]) @ w,
