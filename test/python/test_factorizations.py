@@ -203,6 +203,7 @@ def test_least_squares(driver: str | None) -> None:
     a[1, :, 3] = a[1, :, 0] - a[1, :, 2]
     b = torch.randn(2, 6, 2)
     check(lambda a, b: linalg.lstsq(a, b, rcond=1e-4, driver=driver)[::2], a, b)
+    check(lambda a, b: linalg.lstsq(a, b, rcond=1e-4, driver=driver).rank, a, b)
     if driver is not None and not WHOLE:
         return
     residuals = interpreted(lambda a, b: linalg.lstsq(a, b, driver=driver)[1], [a, b])

@@ -38,7 +38,8 @@ def lstsq(
             residuals = torch.where(is_full, residuals, torch.nan)
     found = found.mT.contiguous().mT
     sizes = sizes if driver in ("gelss", "gelsd") else none
-    return (found[..., 0] if is_vector else found), residuals, rank, sizes
+    solution = found[..., 0] if is_vector else found
+    return torch.return_types.linalg_lstsq((solution, residuals, rank, sizes))  # pyright: ignore
 
 
 def of_full_rank(matrix: Tensor, right: Tensor) -> Tensor:
