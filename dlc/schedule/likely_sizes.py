@@ -20,10 +20,9 @@ from dlc.schedule.size_ranges import box_of
 
 def problems_around(kernel: loop.KernelOp) -> list[Problem]:
     """
-    A contraction at the ends and the middle of the ranges of sizes that share kernels with those
-    that are likely; none of a kernel without sizes, nor where other axes are its rows and columns.
-    What tensor cores multiply at the likely sizes they do at smaller ones, too, at which K does not
-    fill a step.
+    A contraction at the ends of the ranges of sizes that share kernels with those that are likely;
+    none of a kernel without sizes, nor where other axes are its rows and columns. What tensor cores
+    multiply at the likely sizes they do at smaller ones, too, at which K does not fill a step.
     """
     likely = None
     found: list[Problem] = []
@@ -50,7 +49,7 @@ def _around(kernel: loop.KernelOp) -> Iterator[dict[str, int]]:
     for symbol in symbols:
         least, most = symbol.bounds
         ((_, low, high),) = box_of({symbol.name: symbol.likely})
-        within = {int(min(max(n, least), most)) for n in (low, (low + high) // 2, high)}
+        within = {int(min(max(n, least), most)) for n in (low, high)}
         for n in sorted(within - {symbol.likely}):
             yield likely | {symbol.name: n}
 
