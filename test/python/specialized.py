@@ -15,11 +15,8 @@ from dlc.passes import steps_between
 from dlc.pipeline import apply_step, text_of
 from dlc.stages import compiler_context
 
-EVERY = 1 if os.environ.get("DLC_PREFIX") else 14
-"""
-A program gets its numbers at every fourteenth place (`make test`) or at all (`make prefix`): of 37
-programs, two or three at each.
-"""
+EVERY = 1 if os.environ.get("DLC_PREFIX") else 9
+"""A program gets its numbers at every ninth place (`make test`) or at all (`make prefix`)."""
 
 
 def at_any_stage(
