@@ -58,6 +58,11 @@ def ranked_cascades(problem: CascadeProblem, target: Target) -> Rising[CascadeCa
     return Rising(rising)
 
 
+def ranked_seconds(tile: CascadeCandidate) -> float:
+    """What a tiling is ranked by: its seconds, and `APART` where a second kernel folds parts."""
+    return tile.seconds * (APART if tile.combine_seconds else 1)
+
+
 def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
     """
     All tilings that fit, the fastest first if all blocks have as much to do, of equally fast ones
@@ -79,8 +84,7 @@ def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidat
             for ending in endings(splits, target):
                 way = replace(tile, splits=splits, ending=ending)
                 if way.resident:
-                    seconds = way.seconds * (APART if way.combine_seconds else 1)
-                    place = seconds, way.ties, number, splits
+                    place = ranked_seconds(way), way.ties, number, splits
                     heappush(heap, (*place, next(order), way))
         elif tile.resident:
             for parts in _parts(tile):
