@@ -297,10 +297,10 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
     %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<3x8xf32, #tile.shared>
-    tile.release %r[%b - 1]
+    tile.release %r[%b + 1]
   }
 }
-// CHECK: expected a chunk from 0 up to 8, found one that can be -1
+// CHECK: expected a chunk from 0 up to 8, found one that can be 8
 
 // -----
 
