@@ -140,8 +140,9 @@ class PipelineKOuterPass(SchedulingPass):
             own = [fill for own in loops.values() for fill in own]
             self._check_products(kernel.launch, products, own)
         if self.producer and not unable:
+            told = self._give_producer(kernel, list(loops), list(rings), target_of(module))
             _put_in_flight(list(loops), products, self.products)
-            return self._give_producer(kernel, list(loops), list(rings), target_of(module))
+            return told
         if self.registers and not self.producer:
             raise OptionError("registers", "no producer keeps registers", _A_PRODUCER)
         if self.resident and not self.producer:
@@ -171,6 +172,7 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("resident", obstacle)
         if self.turns and (obstacle := _no_alternation(launch, loops)):
             raise OptionError("turns", obstacle)
+        resident = self._make_resident(launch, target)
         for ring in rings:
             ring.attributes[PRODUCER] = UnitAttr()
             if self.registers:
@@ -181,7 +183,7 @@ class PipelineKOuterPass(SchedulingPass):
         if self.turns:
             launch.in_turns = UnitAttr()
             made += "; warpgroups multiply in turns"
-        return made + self._make_resident(launch, target)
+        return made + resident
 
     def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
         """
