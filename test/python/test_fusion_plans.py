@@ -181,6 +181,18 @@ def test_a_kernel_in_two_groups_is_computed_in_both() -> None:
     torch.testing.assert_close(made(x), x.softmax(-1))
 
 
+def test_a_sum_in_two_groups_is_stored_for_neither() -> None:
+    """Though one that stores it for the other would be faster."""
+
+    def two(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x.sum(1)
+        return total.exp(), total[:, None] * x
+
+    made = dlc.compile(two, (torch.randn(32, 64),), "sm_90", "host", plan="sum+exp,sum+mul")
+    both = kernels_in(made.variants[0].module("loop"), KernelOp)
+    assert ["loop.reduce" in str(kernel) for kernel in both] == [True, True]
+
+
 def test_a_group_that_cannot_be_one_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     text = ["-c", "(torch.randn(9, 64).exp() + 1).sum(-1)", "--target", "sm_90"]
     assert main(["compile", *text, "--plan", "exp+sum,add"]) == 1

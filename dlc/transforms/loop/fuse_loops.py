@@ -221,7 +221,11 @@ class _Fusion:
         if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
             return False
-        if len(consumers) > 1 and self.merges.facts(producer).reduces and not must:
+        if (
+            len(consumers) > 1
+            and self.merges.facts(producer).reduces
+            and not demanded(producer, consumers)
+        ):
             stored = self._storing(producer)
             if stored is not None and stored[0].saved > trial.saved:
                 self._store(*stored)
