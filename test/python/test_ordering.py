@@ -97,6 +97,7 @@ def test_first_in_order() -> None:
     check(lambda x: (x.topk(1), x.topk(7, largest=False), x.topk(64), x.t().topk(1, 0)), x)
     check(lambda x: (x.kthvalue(1), x.kthvalue(33), x.median(1), x.nanmedian(1), x.median()), x)
     check(lambda x: torch.quantile(x, torch.tensor([0.0, 0.5, 1.0]), 1), x)
+    check(lambda x: (x.median(1), x.kthvalue(2, 1)), x[:0])
     unknown = x.masked_fill(x % 3 == 0, torch.nan)
     check(lambda x: (x.median(1), x.nanmedian(1), x.nanmedian(0)), unknown[:, 1:])
 
@@ -199,6 +200,9 @@ def test_segments() -> None:
         ]
 
     check(bags, weight, index, offsets)
+    # Alone, as a program that needs nothing taken apart.
+    lengths = torch.tensor([0, 7, 0, 13])
+    check(lambda w, n: torch.segment_reduce(w, "sum", lengths=n, unsafe=True), weight, lengths)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +211,16 @@ def test_segments() -> None:
         ("b=x:0", "torch.randn(8, 300).topk(2)"),
         ("n=x:1", "torch.randn(8, 300).sort(1)"),
         ("n=x:0,y:0", "torch.zeros(4, 3).index_add(0, torch.randint(4, (8,)), torch.randn(8, 3))"),
+        (
+            "n=x:0,y:0,z:0",
+            "torch.randn(8, 4).scatter_add(1, torch.randint(4, (8, 9)), torch.randn(8, 9))"
+            ".T.diag_embed(1).nanmedian(1)[0].median(1)",
+        ),
+        (
+            "n=x:0",
+            "torch.segment_reduce(torch.randn(8, 3), 'max', offsets=torch.tensor([0, 5, 8]), "
+            "unsafe=True)",
+        ),
     ],
 )
 def test_lines_of_any_size(sizes: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:

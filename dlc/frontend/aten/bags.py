@@ -1,4 +1,4 @@
-"""Sums, means and extremes of parts of a tensor that data delimit."""
+"""Bags of rows of a table: their sums, means and extremes, and rows that are scaled down."""
 
 from __future__ import annotations
 
@@ -7,27 +7,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 from torch._ops import OperatorBase
-
-
-def segment_reduce(
-    data: Tensor,
-    reduce: str,
-    *,
-    lengths: Tensor | None = None,
-    indices: Tensor | None = None,
-    offsets: Tensor | None = None,
-    axis: int = 0,
-    unsafe: bool = False,
-    initial: float | None = None,
-) -> Tensor:
-    """`aten.segment_reduce` of lengths, by where segments begin and end."""
-    if lengths is None:
-        return NotImplemented
-    ends = lengths.cumsum(-1)
-    offsets = torch.cat([torch.zeros_like(ends[..., :1]), ends], -1)
-    return torch.segment_reduce(
-        data, reduce, offsets=offsets, axis=axis, unsafe=True, initial=initial
-    )
 
 
 def embedding_bag(
@@ -76,7 +55,6 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
 
 aten = torch.ops.aten
 BAGS: Mapping[OperatorBase, Callable[..., object]] = {
-    aten.segment_reduce.default: segment_reduce,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
     aten.embedding_renorm.default: embedding_renorm,

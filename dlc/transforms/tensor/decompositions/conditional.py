@@ -84,7 +84,7 @@ def diag_embed(c: Lowering) -> Lowered:
     row, column = c.iota(first, c.shape), c.iota(second, c.shape)
     rest = [dimension(d) for d in range(rank) if d not in (first, second)]
     # With an offset the diagonal ends before the last row or column does.
-    place, last = dimension(first) + min(offset, 0), fixed(shape_of(c.tensor())[-1] - 1)
+    place, last = dimension(first) + min(offset, 0), c.at(shape_of(c.tensor())[-1] - 1)
     inside = [place] if offset < 0 else [last - place] if offset > 0 else []
     value = c.move(c.tensor(), [*rest, place], c.shape, inside, 0 if inside else None)
     # A tensor of its own, as a product reads it: no slab has axes that only a condition knows.

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims
 from dlc.transforms.tensor.decompositions.folds import combine, identity
 from dlc.transforms.tensor.decompositions.indexing import gathered
@@ -116,14 +117,15 @@ def folded_run(
     say where they begin and end; `rest` are the other subscripts of `rows`.
 
     Rows are folded by `FAN`, what that gives again, and so on: the ends of a run are folded at each
-    level and what is whole between them at the next, so that a long run takes few steps, too.
+    level and what is whole between them at the next, so that a long run takes few steps, too. How
+    many levels there are must be known: as many rows as a size are looked at one by one.
     """
     shape = list(shape_of(first))
     rank, element = len(shape), element_of(rows)
     nothing = identity(monoid, element)
     total: SSAValue | None = None
-    while (n := shape_of(rows)[axis]) > 0:
-        whole = n <= 2 * FAN
+    while (n := shape_of(rows)[axis]) != 0:
+        whole = isinstance(n, Size) or n <= 2 * FAN
         square = [*shape, n if whole else 2 * (FAN - 1)]
 
         def row(a: Scalar, b: Scalar, j: Scalar, whole: bool = whole) -> Scalar:

@@ -63,7 +63,7 @@ def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: boo
     rows, n = [*shape[:dim], *shape[dim + 1 :]], shape[dim]
     levels, length = 0, n
     if not isinstance(n, Size):
-        longest = max(LEAST_RUN, COUNTED // c.likely(prod(shape)))
+        longest = max(LEAST_RUN, COUNTED // max(1, c.likely(prod(shape))))
         levels = (ceil(n / longest) - 1).bit_length()
         length = ceil(n / 2**levels)
     rank = len(rows)

@@ -24,6 +24,7 @@ from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, low
 from dlc.transforms.tensor.decompositions.ordering import ordering_pays
 from dlc.transforms.tensor.decompositions.pointwise import truth
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_unsigned
+from dlc.transforms.tensor.decompositions.scans import scanned
 
 
 def hits(
@@ -213,12 +214,16 @@ def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSA
         value = c.wide(c.cast(value, c.element))
     subscripts = dims(len(c.shape)) or dims(1)  # a scalar is a line of one point
     subscripts[dim] = dimension(len(c.shape))
-    inside = [
-        fixed(extent - 1) - dimension(d)
-        for d, extent in enumerate(shape_of(value))
-        if d != dim and extent < c.shape[d]
-    ]
+    updates = [*c.shape] or [1]
+    updates[dim] = length
+    inside = _inside(c, value, updates)
     return c.move(value, subscripts, [*c.shape, length], inside, where if inside else None)
+
+
+def _inside(c: Lowering, value: SSAValue, shape: Sequence[int]) -> Exprs:
+    """Conditions of the places of a shape where a tensor has elements, as it may be smaller."""
+    sides = enumerate(zip(shape_of(value), shape, strict=True))
+    return [c.at(own - 1) - dimension(d) for d, (own, n) in sides if own != n and own < n]
 
 
 @lower(
@@ -268,11 +273,7 @@ def _scattered_in_order(c: Lowering, dim: int, length: int) -> Lowered:
 
     def whole(value: SSAValue, fill: Number) -> SSAValue:
         """The updates of all lines, some of which may have none."""
-        inside = [
-            fixed(extent - 1) - dimension(d)
-            for d, extent in enumerate(shape_of(value))
-            if extent < shape[d]
-        ]
+        inside = _inside(c, value, shape)
         return c.move(value, along, shape, inside, fill if inside else None)
 
     index = whole(c.cast(c.tensor("index"), i64), -1)
@@ -320,15 +321,29 @@ def index_reduce(c: Lowering) -> Lowered:
 
 @lower("segment_reduce")
 def segment_reduce(c: Lowering) -> Lowered:
-    """Of rows side by side along `axis`, from one offset to the next."""
-    value, offsets = c.wide(c.tensor("data")), c.cast(c.tensor("offsets"), i64)
-    rank, axis = len(c.shape), c.integer("axis", 0)
+    """Of rows side by side along `axis`: from one offset to the next, or of so many each."""
+    value, rank, axis = c.wide(c.tensor("data")), len(c.shape), c.integer("axis", 0)
     count, how = shape_of(value)[axis], str(c.op.argument("reduce"))
-    offsets = c.elementwise(
-        lambda n: n.maximum(0).minimum(count), offsets, shape=shape_of(offsets), hint="offset"
+    line, place = dims(axis), dimension(axis)
+    if c.op.operand("offsets") is None:
+        lengths = c.cast(c.tensor("lengths"), i64)
+        (ends,) = scanned(c, "add", [lengths], axis)
+        begins = c.elementwise(
+            lambda end, n: end - n, ends, lengths, shape=shape_of(ends), hint="offset"
+        )
+        given = (begins, place), (ends, place)
+    else:
+        offsets = c.cast(c.tensor("offsets"), i64)
+        given = (offsets, place), (offsets, place + 1)
+    first, last = (
+        c.elementwise(
+            lambda n: n.maximum(0).minimum(count),
+            c.move(v, [*line, at], c.shape),
+            shape=c.shape,
+            hint="offset",
+        )
+        for v, at in given
     )
-    line = dims(axis)
-    first, last = (c.move(offsets, [*line, dimension(axis) + n], c.shape) for n in (0, 1))
     rest = [dimension(d) for d in range(rank) if d != axis]
     folds = folded_run(c, value, axis, first, last, rest, FOLDS[how])
     initial = c.optional_number("initial")

@@ -72,7 +72,7 @@ def median(c: Lowering) -> Lowered:
         return finished(c, [c.constant(nan, (), element_of(value))])
     middle = (n - 1) // 2
     if not is_float(element_of(value)):
-        index = place_in(c, value, dim, middle + 1, fixed(middle))
+        index = place_in(c, value, dim, middle + 1, c.at(middle))
         return finished(c, at(c, value, dim, index))
     if c.op.overload.data.startswith("nan"):
         unknown = c.elementwise(
@@ -81,7 +81,7 @@ def median(c: Lowering) -> Lowered:
         count = c.reduce("add", [dim], unknown, hint="count")
         # Where all are NaN, the first of them.
         place = c.elementwise(
-            lambda nans: ((n - 1 - nans) >> 1).maximum(0),
+            lambda nans: ((-nans + (n - 1)) >> 1).maximum(0),
             count,
             shape=shape_of(count),
             hint="middle",
@@ -98,7 +98,7 @@ def median(c: Lowering) -> Lowered:
     index = c.elementwise(
         lambda f, i: (f < n).select(f, i),
         first,
-        place_in(c, value, dim, middle + 1, fixed(middle)),
+        place_in(c, value, dim, middle + 1, c.at(middle)),
         shape=shape_of(first),
         hint="index",
     )
