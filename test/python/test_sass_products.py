@@ -64,6 +64,7 @@ def test_sums_that_an_h200_read_ahead_of_it() -> None:
 SUMS = "HGMMA.64x32x16.F32.F16 {0}, gdesc[UR4], {0}, gsb0"
 CASES: dict[str, tuple[str, str]] = {
     "read after the wait": (f"{SUMS}\n{WAIT}\nMOV R0, R39", ""),
+    "read after a wait that need not run": (f"{SUMS}\n@P0 {WAIT}\nMOV R0, R39", "R39"),
     "read of the last": (f"{SUMS}\nMOV R0, R39", "R39"),
     "read of none of them": (f"{SUMS}\nFADD R23, R40, R0", ""),
     "written": (f"{SUMS}\nMOV R30, RZ", "R30"),
@@ -80,6 +81,8 @@ CASES: dict[str, tuple[str, str]] = {
     "stored in fours": (f"{SUMS}\nSTS.128 [R0+UR4], R22", "R24"),
     "an address": (f"{SUMS}\nLDG.E.128 R4, desc[UR4][R24.64]", "R24"),
     "the half of an address": (f"{SUMS}\nLDG.E R4, desc[UR4][R23.64]", "R24"),
+    "the half of a wide sum": (f"{SUMS}\nIMAD.WIDE R4, R2, R3, R23", "R24"),
+    "the half of a wide sum with a carry": (f"{SUMS}\nIMAD.WIDE.U32 R4, P0, R2, R3, R23", "R24"),
     "one of two ways": (f"{SUMS}\n@P0 BRA `(.L_x_1)\n{WAIT}\n.L_x_1:\nMOV R0, R24", "R24"),
     "where nothing comes from": (f"{SUMS}\nBRA `(.L_x_1)\nMOV R0, R24\n.L_x_1:\n{WAIT}", ""),
     "what never runs": (f"{SUMS}\n@!PT LDS R24, [RZ]", ""),

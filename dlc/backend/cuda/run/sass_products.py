@@ -129,7 +129,8 @@ def _is_conditional(branch: Instruction) -> bool:
 
 
 def _after(here: Instruction, at: int, state: _State) -> _State:
-    if wait := here.opcode == "WARPGROUP" and _WAIT.search(here.operands):
+    wait = _WAIT.search(here.operands) if here.opcode == "WARPGROUP" else None
+    if wait and not here.predicate:  # what need not run has waited for nothing
         left = int(wait[1], 0)
         return {key: use for key, use in state.items() if use.age <= left}
     if here.opcode not in _PRODUCTS or not here.runs:
@@ -189,6 +190,8 @@ def _accessed(here: Instruction) -> Iterator[tuple[int, bool]]:
         yield from ((n, False) for n in factor)
         return
     operands = re.split(r", (?![^\[]*\])", here.operands)
+    if ".WIDE" in here.mnemonic and _PREDICATE.fullmatch(operands[1]):  # a carry
+        del operands[1]
     results = 0 if here.opcode.startswith(_LEFT) else 1
     if _PREDICATE.fullmatch(operands[0]) and "SETP" not in here.opcode:  # of two results
         results = 2
