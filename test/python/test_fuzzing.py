@@ -40,6 +40,7 @@ from dlc.registry import get_pass, parse_pipeline
         "schedules:2",
         "cascades:1",
         "cascades:2",
+        "tilings:2",
         "sizes:1",
         "sizes:3",
         "scripts:1",

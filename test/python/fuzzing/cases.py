@@ -1,4 +1,4 @@
-"""The seven kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The eight kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ from fuzzing.scripts import complaint as complaint_of_script
 from fuzzing.scripts import random_script
 from fuzzing.scripts import shrunk as shrunk_script
 from fuzzing.texts import answer, random_passes, random_text
+from fuzzing.tilings import complaint_of_tilings, random_tiled
+from fuzzing.tilings import kernels_of as kernels_to_tile
 
 ON_HOST = 0.15
 """How often the C++ compiler is asked, too, which takes longer than the interpreter."""
@@ -157,6 +159,17 @@ def cascades(rng: random.Random) -> Answer:
     return _judge(random_cascade(rng), setting)
 
 
+def tilings(rng: random.Random) -> Answer:
+    """A kernel that is tiled, under schedules near dlc's own, against that on the host."""
+    text, type, target = random_tiled(rng)
+    try:
+        subject = rng.choice([*kernels_to_tile(text, type, target, rng.randrange(1 << 16))])
+    except (ImportFailure, UnsupportedError, OpError) as error:
+        return Answer(refused=str(error))
+    failure, schedule = complaint_of_tilings(rng, subject)
+    return Answer(failure, f"{type}, --target {target}\n{text}\n{subject.name}: {schedule}")
+
+
 def texts(rng: random.Random) -> Answer:
     """Some texts that have been tampered with, each with passes."""
     for _ in range(TEXTS):
@@ -217,6 +230,7 @@ KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
     "cascades": cascades,
+    "tilings": tilings,
     "sizes": sizes,
     "texts": texts,
     "results": results,
