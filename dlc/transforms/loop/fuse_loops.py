@@ -54,9 +54,9 @@ class FuseLoopsPass(ModulePass):
     them and a prologue would compute them in each column of tiles; those of one token become part
     of what reads them (`tileify{repeat=true}`). `--explain` tells each estimate.
 
-    A result that others read, too, is merged into its first reader alone, if that reads each
-    element at a point of its own: there it is stored for the others. So a sum with a residual is
-    stored by the norm of it, and a largest by the sum that is relative to it.
+    A result that others read, too, is merged into one reader alone, that with which it pays most
+    among those that read each element at a point of its own and may stand first: there it is stored
+    for the others. So a sum with a residual is stored by the norm of it, a mean by the variance.
 
     Kernels that go point by point, each read by the next alone, are merged in one step
     (`dlc.transforms.loop.fusion.chaining`), as each step looks at all of the kernel that grows.
