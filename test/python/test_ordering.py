@@ -123,6 +123,13 @@ def test_searches(n: int) -> None:
     check(lambda s: (torch.isin(s[1:], s[0]), torch.isin(s[0].int(), 1)), whole)
 
 
+@pytest.mark.usefixtures("many")
+def test_sums_of_bytes_are_bytes() -> None:
+    x = draw(12, torch.uint8) + 250
+    index = torch.arange(12).expand(3, 12) % 4
+    check(lambda x, i: [x[:, :4].scatter_reduce(1, i, x, r) for r in ("sum", "mean")], x, index)
+
+
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -173,6 +180,7 @@ def test_index_put(dtype: torch.dtype) -> None:
             put(x, [None, None, j], v[:, 0].clone(), True),
             x.index_add(0, i, x[:1].expand(30, 5, 6), alpha=2),
             x.index_add(1, i, v[:4, None, :1] + x[:, :1].expand(4, 30, 6)),
+            x[:, 0, 0].index_add(0, i[0], v[:1, 0]),
             x.index_copy(2, j[:2] % 6, x[:, :, :2] + 1),
             x.put(flat, v[:, 0].clone(), True),
             x.put(flat[:1].repeat(9), v[:9, 0].clone()),

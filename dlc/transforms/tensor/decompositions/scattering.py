@@ -89,8 +89,11 @@ def index_put(c: Lowering) -> Lowered:
     first = places[0] if adjacent else 0
     rest = [d for d in range(len(c.shape)) if d not in places]
     before, after = ([c.shape[d] for d in part] for part in (rest[:first], rest[first:]))
-    values = c.broadcast(c.cast(c.tensor("values"), c.element), [*before, *common, *after])
-    values = c.reshape(values, [*before, count, *after])
+    wanted, values = [*before, *common, *after], c.cast(c.tensor("values"), c.element)
+    own = shape_of(values)
+    if (more := len(own) - len(wanted)) > 0 and prod(own[:more]) == 1:
+        values = c.reshape(values, own[more:])  # as of one row at an index without dimensions
+    values = c.reshape(c.broadcast(values, wanted), [*before, count, *after])
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
@@ -380,6 +383,8 @@ def _reduced(c: Lowering, how: str, folds: SSAValue, counts: SSAValue) -> Lowere
         result = combine(FOLDS[how], x, fold) if own else count.eq(0).select(x, fold)
         if how != "mean":
             return result
+        if is_unsigned(c.element):
+            result = result & 255  # their sum wraps, as that of signed ones does
         total = (count + 1 if own else count.maximum(1)).to(x.element)
         return result / total if x.is_float else floor_quotient(result, total)
 
