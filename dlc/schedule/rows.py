@@ -154,22 +154,24 @@ def _asked_ahead(
 ) -> bool:
     """
     True if reduces behind the first load what no other row does and none before them, little enough
-    for a warp's registers. Shuffles let its loads begin before the first reduce is known; barriers
-    do not: a norm and two products of 2048 halves at each of 5632 points took 14.3 us by warps on
-    an H200, 15.9 by blocks, and 14.7 with the norm in a launch of its own.
+    for a warp's registers, and none is longer than those. Shuffles let its loads begin before the
+    first reduce is known; barriers do not: a norm and two products of 2048 halves at each of 5632
+    points took 14.3 us by warps on an H200, 15.9 by blocks, and 14.7 with the norm in a launch of
+    its own.
     """
     if outer is None or not all(isinstance(op, loop.ReduceOp) for op in reduces):
         return False
-    known, words = set[object](), 0.0
-    for number, reduce in enumerate(reduces):
+    every = [prod(map(reduce.hint, reduce.axes)) for reduce in reduces]
+    known, words, longest = set[object](), 0.0, 0
+    for number, (reduce, points) in enumerate(zip(reduces, every, strict=True)):
         loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
         own = {op.ref: op for op in loads if not set(outer.axes).isdisjoint(op.indices)}
-        points = prod(map(reduce.hint, reduce.axes))
         if number:
             sizes = [element_bytes(op.result.type) for ref, op in own.items() if ref not in known]
             words += points / target.warp * sum(sizes) / 4
+            longest = max(longest, points if sizes else 0)
         known |= {op.ref for op in loads}
-    return 0 < words <= HELD_WORDS
+    return 0 < words <= HELD_WORDS and max(every) <= longest
 
 
 def _neighbours(

@@ -56,6 +56,18 @@ def test_of_one_row_all_is_one_kernel(program: Program, target: str) -> None:
     assert kernel.schedule.startswith(f"{REPEATS},cooperative-reduce{{threads=32 rows=4 ")
 
 
+def test_long_rows_are_no_warps_whatever_it_asks_for_ahead() -> None:
+    """The weights of a row are few, but what is known before them is a sum of 8192 points."""
+
+    def scaled(x: Tensor, w: Tensor) -> Tensor:
+        return torch.sin(w * torch.rsqrt(x.square().sum(-1, keepdim=True))).sum(-1)
+
+    with torch.device("meta"):
+        given = torch.empty(1024, 8192), torch.empty(1024, 64)
+    (kernel,) = dlc.compile(scaled, given, target="sm_90", backend="host").kernels
+    assert "cooperative-reduce{threads=1024 rows=1 " in (kernel.schedule or "")
+
+
 def test_of_many_rows_norms_stay_apart() -> None:
     kernels = dlc.compile(norm, arguments(512, 1024, 1024), target="sm_90", backend="host").kernels
     assert len(kernels) > 1
