@@ -6,9 +6,8 @@ not depend on that is found out once for all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop
 from math import ceil
-
-import numpy as np
 
 from dlc.schedule.candidate import ROUNDED, START, Candidate
 from dlc.schedule.endings import ending_seconds, endings
@@ -24,15 +23,12 @@ class TileBounds:
 
     def __init__(self, tiles: Sequence[Candidate], target: Target) -> None:
         self.tiles, self.target = tiles, target
-        ways = [
+        self._ways = [
             (number, splits, tile.chunk, *_seconds(tile, splits))
             for number, tile in enumerate(tiles)
             if tile.most_resident >= 1
             for splits in _parts(tile)
         ]
-        columns = np.array(ways, dtype=np.float64).reshape(-1, 7).T
-        self._numbers, self._splits, self._chunk = columns[:3]
-        self._several, self._alone, self._fetched, self._stored = columns[3:]
         self._endings: dict[tuple[int, int], tuple[float, ...]] = {}
 
     def rising(self, problem: Problem) -> Iterator[tuple[float, int, int]]:
@@ -40,16 +36,20 @@ class TileBounds:
         The numbers of tiles, each with all numbers of parts worth splitting K into, and less than
         what that takes whatever the depth, before what folds the parts: the least first.
         """
-        p, t, splits = problem, self.target, self._splits
-        of_k = np.ceil(np.ceil(p.k / self._chunk) * p.taps)
-        worth = np.flatnonzero((splits == 1) | (2 * splits <= (1 if p.skips else of_k)))
-        chunks = np.ceil(of_k / splits)
-        issue = chunks * np.where(chunks == 1, self._alone, self._several) + START / t.clock
-        longest = np.maximum(issue, chunks * self._fetched)
-        longest = np.maximum(longest, p.compulsory_bytes / t.memory_rate)
-        least = ROUNDED * (t.launch_seconds + longest + self._stored)
-        for way in worth[np.argsort(least[worth], kind="stable")]:
-            yield float(least[way]), int(self._numbers[way]), int(splits[way])
+        p, t, least = problem, self.target, list[tuple[float, int, int]]()
+        memory, start = p.compulsory_bytes / t.memory_rate, START / t.clock
+        lengths = {tile.chunk: ceil(ceil(p.k / tile.chunk) * p.taps) for tile in self.tiles}
+        for number, splits, chunk, several, alone, fetched, stored in self._ways:
+            of_k = lengths[chunk]
+            if splits > 1 and 2 * splits > (1 if p.skips else of_k):
+                continue
+            chunks = ceil(of_k / splits)
+            issue = chunks * (alone if chunks == 1 else several) + start
+            longest = max(issue, chunks * fetched, memory)
+            least.append((ROUNDED * (t.launch_seconds + longest + stored), number, splits))
+        heapify(least)
+        while least:
+            yield heappop(least)
 
     def endings(self, number: int, splits: int) -> tuple[float, ...]:
         """Less than what folds so many parts of a tile takes, by each of the `endings`."""

@@ -388,6 +388,10 @@ print(torch.compile(pad, backend="eager", fullgraph=True)(x).shape)
     assert ran.stdout == "torch.Size([3, 2, 6])\n", ran.stderr[-2000:]
 
 
+ASKING = ("getattr", "hasattr", "attrgetter", "vars", "__dict__")
+"""What asks for attributes by texts."""
+
+
 def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
     """Globals and attributes that code reads, by Python's own disassembler."""
     globals: set[str] = set()
@@ -402,8 +406,8 @@ def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
             attributes.update((*before.argval, "__match_args__"))
         before = instruction
     texts = [constant for constant in code.co_consts if isinstance(constant, str)]
-    if not globals.isdisjoint(("getattr", "hasattr")):
-        attributes.update(filter(str.isidentifier, texts))
+    if not (globals | attributes).isdisjoint(ASKING):
+        attributes.update(p for text in texts for p in text.split(".") if p.isidentifier())
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             more = names_by_dis(constant)
