@@ -165,11 +165,6 @@ def _operand_names(kind: type[IRDLOperation]) -> list[str]:
     return [name for name, _ in kind.get_irdl_definition().operands]
 
 
-def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:
-    """The results of a map over index operands."""
-    return tuple(from_affine(e, indices) for e in map.data.results)
-
-
 def verify_maps(maps: Sequence[AffineMapAttr | None], indices: int) -> None:
     """Checks that maps, where there are any, are over so many index operands."""
     for map in maps:

@@ -31,10 +31,6 @@ from dlc.target import Target
 
 FEW, MANY = 4, 7
 """Blocks for each SM after which keys are not split further; of one row, which hide little."""
-APART = 1.02
-"""How many times as fast parts have to be that a second kernel folds: what it reads first, its code
-among that, is in no cache. Of 8 rows and 2048 keys it took 0.8 us more than a cluster on an H200,
-and 0.3 us less where caches held all."""
 
 
 @lru_cache(maxsize=256)
@@ -59,8 +55,8 @@ def ranked_cascades(problem: CascadeProblem, target: Target) -> Rising[CascadeCa
 
 
 def ranked_seconds(tile: CascadeCandidate) -> float:
-    """What a tiling is ranked by: its seconds, and `APART` where a second kernel folds parts."""
-    return tile.seconds * (APART if tile.combine_seconds else 1)
+    """What a tiling is ranked by: its seconds, more where a second kernel folds parts."""
+    return tile.seconds * (tile.target.folded_apart if tile.combine_seconds else 1)
 
 
 def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import loop_cases
 import pytest
 from harness import apply, parse, scheduled
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from dlc.dialects import kernel, loop
-from dlc.dialects.access import exprs_of
 from dlc.dialects.directives import sizes_map
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, from_affine
 from dlc.passes import STEPS
 
 NEST = """
@@ -31,6 +30,11 @@ NEST = """
 }
 """
 MAIN = "func.func @main(%t: tensor<64x8xf32>) -> tensor<64x8xf32> {{ {} func.return %y : {} }}"
+
+
+def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:
+    """The results of a map over index operands, as they are now."""
+    return tuple(from_affine(e, indices) for e in map.data.results)
 
 
 class Nest:

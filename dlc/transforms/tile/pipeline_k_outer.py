@@ -168,7 +168,7 @@ class PipelineKOuterPass(SchedulingPass):
         if self.registers:
             self._check_registers(launch, target)
         self._check_producer(launch, target)
-        if self.resident and (obstacle := _no_turns(launch, loops)):
+        if self.resident and (obstacle := _not_resident(launch, loops)):
             raise OptionError("resident", obstacle)
         if self.turns and (obstacle := _no_alternation(launch, loops)):
             raise OptionError("turns", obstacle)
@@ -281,8 +281,8 @@ def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
     return f"each of {threads} threads has {entry} registers, and others would have {beside}"
 
 
-def _no_turns(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
-    """The reason why a block cannot go on from one block's work to the next, if any."""
+def _not_resident(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
+    """The reason why a block cannot do the work of several, one after the other, if any."""
     along = variance(launch)
     if any(loop.skips is not None or can_skip(loop, along) for loop in loops):
         return "its loop skips chunks, as many as depend on the block"
@@ -340,7 +340,7 @@ def _residents(s: Situation) -> tuple[int, ...]:
     launch = s.kernel.launch
     rings = [o for o in launch.walk() if isinstance(o, tile.RingOp)]
     loops = [loop for loop in map(loop_of, rings) if loop is not None]
-    if not s.given.get("producer") or _no_turns(launch, loops):
+    if not s.given.get("producer") or _not_resident(launch, loops):
         return (0,)
     return (0, *(n for n in (1, 2) if n * s.target.sms < _blocks(launch)))
 

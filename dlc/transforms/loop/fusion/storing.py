@@ -9,6 +9,9 @@ from xdsl.ir import Operation
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 
+MOST_PASSED = 64
+"""Operations that a kernel may pass to stand ahead of others."""
+
 
 def earliest(operations: Collection[Operation]) -> Operation:
     """The first of some operations of one block."""
@@ -37,7 +40,3 @@ def stand_first(readers: Collection[Operation]) -> list[KernelOp]:
         made.add(here)
         here = here.next_op
     return found
-
-
-MOST_PASSED = 64
-"""Operations that a kernel may pass to stand ahead of others."""
