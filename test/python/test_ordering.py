@@ -181,6 +181,8 @@ def test_index_put(dtype: torch.dtype) -> None:
             x.index_add(0, i, x[:1].expand(30, 5, 6), alpha=2),
             x.index_add(1, i, v[:4, None, :1] + x[:, :1].expand(4, 30, 6)),
             x[:, 0, 0].index_add(0, i[0], v[:1, 0]),
+            x.index_add(1, i[0] % 5, x[:, :1]),
+            x[0, 0, 0].index_add(0, i[:1] * 0, v[0, 0]),
             x.index_copy(2, j[:2] % 6, x[:, :, :2] + 1),
             x.put(flat, v[:, 0].clone(), True),
             x.put(flat[:1].repeat(9), v[:9, 0].clone()),

@@ -96,6 +96,14 @@ def softmax_backward(
 aten = torch.ops.aten
 
 
+def index_add(
+    value: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
+) -> Tensor:
+    """`aten.index_add` at a list of places, which an index without dimensions is one of."""
+    apart = decomposition_table[aten.index_add.default]
+    return apart(value, dim, index.reshape(-1), source, alpha=alpha)
+
+
 def flash_attention(
     query: Tensor,
     key: Tensor,
@@ -141,6 +149,7 @@ COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._softmax_backward_data.default: softmax_backward,
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten._pdist_forward.default: pdist,
+    aten.index_add.default: index_add,
     aten._int_mm.default: int_mm,
     aten.angle.default: angle,
     aten.fake_quantize_per_tensor_affine_cachemask.default: fake_quantize,

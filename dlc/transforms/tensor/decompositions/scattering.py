@@ -89,11 +89,8 @@ def index_put(c: Lowering) -> Lowered:
     first = places[0] if adjacent else 0
     rest = [d for d in range(len(c.shape)) if d not in places]
     before, after = ([c.shape[d] for d in part] for part in (rest[:first], rest[first:]))
-    wanted, values = [*before, *common, *after], c.cast(c.tensor("values"), c.element)
-    own = shape_of(values)
-    if (more := len(own) - len(wanted)) > 0 and prod(own[:more]) == 1:
-        values = c.reshape(values, own[more:])  # as of one row at an index without dimensions
-    values = c.reshape(c.broadcast(values, wanted), [*before, count, *after])
+    values = c.broadcast(c.cast(c.tensor("values"), c.element), [*before, *common, *after])
+    values = c.reshape(values, [*before, count, *after])
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
