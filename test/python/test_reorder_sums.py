@@ -60,6 +60,20 @@ CASES: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
     ("rows", nn.Linear(7, 5), lambda y: y.sum(0), (6, 7)),
     ("columns", Left(), lambda y: y.sum(1), (7, 6)),
 )  # fmt: skip
+WINDOWS: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
+    ("pool", nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1), lambda y: F.avg_pool2d(y, 2),
+     (2, 3, 4, 3)),
+    ("pool of two of a class", nn.ConvTranspose1d(2, 3, 4, stride=2), lambda y: F.avg_pool1d(y, 4),
+     (2, 2, 7)),
+    ("mean of odd places", nn.ConvTranspose1d(3, 2, 3, stride=2), lambda y: y.mean(2), (2, 3, 5)),
+    ("dilated", nn.ConvTranspose1d(2, 3, 4, stride=3, dilation=2, padding=2),
+     lambda y: F.avg_pool1d(y, 3), (1, 2, 6)),
+    ("dilated by half", nn.ConvTranspose1d(2, 3, 3, stride=4, dilation=2, padding=1),
+     lambda y: F.avg_pool1d(y, 4), (1, 2, 5)),
+    ("grouped", nn.ConvTranspose1d(4, 6, 5, stride=2, groups=2, output_padding=1),
+     lambda y: F.avg_pool1d(y, 2, 2), (2, 4, 6)),
+)  # fmt: skip
+"""Transposed convolutions with strides, whose places meet other points of the window by turns."""
 KEPT: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
     ("a row", nn.Linear(7, 5), lambda y: y.sum(0), (1, 7)),
     ("no rows", nn.Linear(7, 5), lambda y: y.sum(0), (0, 7)),
@@ -67,6 +81,24 @@ KEPT: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
     ("not linear", nn.Linear(7, 5), lambda y: y.relu().sum(0), (6, 7)),
     ("read twice", nn.Linear(7, 5), lambda y: y - y.mean(0), (6, 7)),
     ("of weights", nn.Linear(7, 6), lambda y: y.sum(1), (6, 7)),
+    (
+        "window of a point of a class",
+        nn.ConvTranspose1d(3, 2, 2, stride=3, padding=1),
+        lambda y: y.sum(2),
+        (1, 3, 4),
+    ),
+    (
+        "every second place",
+        nn.ConvTranspose1d(3, 4, 3, stride=2),
+        lambda y: F.avg_pool1d(y, 1, 2).sum(2),
+        (2, 3, 5),
+    ),
+    (
+        "windows across classes",
+        nn.ConvTranspose1d(3, 4, 3, stride=2),
+        lambda y: F.avg_pool1d(y, 3, 3),
+        (2, 3, 5),
+    ),
 )
 
 
@@ -102,6 +134,18 @@ def test_sums(case: tuple[str, nn.Module, After, tuple[int, ...]]) -> None:
     assert list(oversights(module)) == []
     x = whole(*case[3])
     torch.testing.assert_close(run(model, module, x), model(x), atol=0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", WINDOWS, ids=lambda case: case[0])
+def test_windows(case: tuple[str, nn.Module, After, tuple[int, ...]]) -> None:
+    """Places of all classes are summed as one sum over a window, of what is not finite, too."""
+    model, module = reordered(case)
+    assert not any(kernel.name_.startswith("product") for kernel in kernels_in(module, KernelOp))
+    assert list(oversights(module)) == []
+    x = whole(*case[3])
+    x[0, 0, 1], x[-1, -1, -1] = torch.inf, torch.nan
+    expected = model(x)
+    torch.testing.assert_close(run(model, module, x), expected, equal_nan=True, atol=0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", KEPT, ids=lambda case: case[0])

@@ -133,3 +133,46 @@ func.func @main(%x: tensor<16x8xf32>, %w: tensor<8x16xf32> {dlc.name = "w", dlc.
   }
   func.return %t : tensor<4xf32>
 }
+
+// -----
+
+// Of a transposed convolution by 2, places of one class meet two points of the window of three, the
+// others one: pairs of places meet each of them once, wherever it is.
+// CHECK-LABEL: func.func @main(%x: tensor<2x8x6xf32>, %w: tensor<8x4x3xf32>
+// CHECK-NOT: loop.kernel @products
+// CHECK: loop.for %a in 2, %i in 4, %j in 5 {
+// CHECK-NEXT: loop.reduce add %k in 3, %l in 8 -> f32 {
+// CHECK-NEXT: loop.load %x[%a, %l, %j - (%k + 1) floordiv 2 + 1] : memref<2x8x6xf32>
+// CHECK-NEXT: loop.load %w[%l, %i, %k] : memref<8x4x3xf32>
+// CHECK-NEXT: arith.mulf
+// CHECK-NEXT: loop.yield %{{[a-z0-9_]*}} : f32
+func.func @main(%x: tensor<2x8x6xf32>, %w: tensor<8x4x3xf32>) -> tensor<2x4x5xf32> {
+  %p = loop.kernel @products(%x: memref<2x8x6xf32> = %x, %w: memref<8x4x3xf32> = %w) -> (%p: memref<2x4x6x2x2x8xf32>) {
+    %zero = arith.constant 0.000000e+00 : f32
+    loop.for %a in 2, %i in 4, %j in 6, %h in 2, %k in 2, %l in 8 {
+      %x_1 = loop.load %x[%a, %l, %j + (%h + 1) floordiv 2 - %k] where (%j + (%h + 1) floordiv 2 - %k >= 0, -%j - (%h + 1) floordiv 2 + %k >= -5, (%h + 1) mod 2 + %k * 2 < 3) else %zero : memref<2x8x6xf32>
+      %w_1 = loop.load %w[%l, %i, (%h + 1) mod 2 + %k * 2] where ((%h + 1) mod 2 + %k * 2 < 3) else %zero : memref<8x4x3xf32>
+      %q = arith.mulf %x_1, %w_1 : f32
+      loop.store %q, %p[%a, %i, %j, %h, %k, %l] : memref<2x4x6x2x2x8xf32>
+    }
+  }
+  %s = loop.kernel @sums(%p: memref<2x4x6x2x2x8xf32> = %p) -> (%s: memref<2x4x6x2xf32>) {
+    loop.for %a in 2, %i in 4, %j in 6, %h in 2 {
+      %r = loop.reduce add %k in 2, %l in 8 -> f32 {
+        %q = loop.load %p[%a, %i, %j, %h, %k, %l] : memref<2x4x6x2x2x8xf32>
+        loop.yield %q : f32
+      }
+      loop.store %r, %s[%a, %i, %j, %h] : memref<2x4x6x2xf32>
+    }
+  }
+  %t = loop.kernel @total(%s: memref<2x4x6x2xf32> = %s) -> (%t: memref<2x4x5xf32>) {
+    loop.for %a in 2, %i in 4, %j in 5 {
+      %r = loop.reduce add %h in 2 -> f32 {
+        %v = loop.load %s[%a, %i, %j, %h] : memref<2x4x6x2xf32>
+        loop.yield %v : f32
+      }
+      loop.store %r, %t[%a, %i, %j] : memref<2x4x5xf32>
+    }
+  }
+  func.return %t : tensor<2x4x5xf32>
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith
@@ -15,6 +14,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp, new_body
 from dlc.dialects.kernel_memory import memref_type
 from dlc.ir.expr import Expr
+from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 from dlc.transforms.loop.packing.copying import operand_kernel, read_laid
 from dlc.transforms.loop.reordering.nested_sums import NestedSum, values_of
 
@@ -25,15 +25,13 @@ def factored(found: NestedSum) -> list[loop.KernelOp]:
     nowhere, followed by that of `found`, which sums products of these.
     """
     made: list[loop.KernelOp] = []
-    points = 1
-    for number, load in enumerate(found.loads):
+    for load in found.loads:
         if summed := found.summed(load):
             axes = _axes_of(found, load)
             made.append(summing := _summing(found.kernel, load, axes, summed))
             read_laid(found.kernel, load, summing.results[0], [Expr.of(axis) for axis in axes])
-        if number == 2:
-            points = prod(_extents([axis for axis in found.total.axes if axis not in summed]))
-    _take_out(found, points)
+    _take_out(found)
+    canonicalize_kernel(found.kernel)
     return [*made, found.kernel]
 
 
@@ -88,7 +86,7 @@ def _summing(
     return operand_kernel(kernel, load, block, name)
 
 
-def _take_out(found: NestedSum, points: int) -> None:
+def _take_out(found: NestedSum) -> None:
     """Puts the inner sum, and a summand so many times, in the place of the sum around it."""
     total, inner = found.total, found.inner
     inner.detach()
@@ -99,8 +97,8 @@ def _take_out(found: NestedSum, points: int) -> None:
         load.detach()
         builder = Builder(InsertPoint.before(total))
         summand = builder.insert(load).result
-        if points > 1:
-            count = builder.insert(arith.ConstantOp(_number(points, summand.type))).result
+        if found.repeats > 1:
+            count = builder.insert(arith.ConstantOp(_number(found.repeats, summand.type))).result
             summand = builder.insert(arith.MulfOp(summand, count)).result
         for op in list(total.body.block.ops):
             if isinstance(op, arith.AddfOp):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, Float64Type
@@ -16,6 +17,7 @@ from dlc.dialects.fusion_plan import FUSE, GROUPS
 from dlc.dialects.main_function import is_parameter
 from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
+from dlc.transforms.loop.reordering.joined_taps import join_taps
 
 _PRODUCT = (loop.LoadOp, loop.LoadOp, arith.MulfOp, loop.YieldOp)
 _PRODUCTS = (loop.KernelOp, loop.ForOp, *_PRODUCT[:3], loop.StoreOp, loop.YieldOp)
@@ -51,6 +53,8 @@ class NestedSum:
     """The sum of products, in the body of `total`."""
     loads: tuple[loop.LoadOp, ...]
     """The factors, then the summand."""
+    repeats: int
+    """How often one element of the summand is added."""
 
     def summed(self, load: loop.LoadOp) -> list[BlockArgument]:
         """The axes of `total` along which a load varies."""
@@ -97,7 +101,7 @@ def nested_sum(kernel: loop.KernelOp) -> NestedSum | str:
     if len(reduces) != 2 or reduces[1].parent_op() is not reduces[0]:
         return "what is summed is not the sum alone"
     total, inner = reduces
-    if total.yielded.where or inner.yielded.where:
+    if total.yielded.where:
         return "it is summed where conditions hold"
     added = [op for op in total.body.block.ops if op not in (inner, total.yielded)]
     (value,), loads = total.yielded.values, list[loop.LoadOp]()
@@ -113,7 +117,13 @@ def nested_sum(kernel: loop.KernelOp) -> NestedSum | str:
     factors = [op for op in inner.body.block.ops if isinstance(op, loop.LoadOp)]
     if tuple(type(op) for op in inner.body.block.ops) != _PRODUCT:
         return "its products are not of two elements"
-    found = NestedSum(kernel, total, inner, (*factors, *loads))
+    used = {v for load in loads for v in values_of(load)}
+    repeats = prod(total.extent(axis) for axis in total.axes if axis not in used)
+    found = NestedSum(kernel, total, inner, (*factors, *loads), repeats)
+    if inner.yielded.where or {*found.summed(factors[0])} & {*found.summed(factors[1])}:
+        join_taps(total, inner)
+    if inner.yielded.where:
+        return "its products are summed where conditions hold"
     return _obstacle(found) or found
 
 
