@@ -62,6 +62,11 @@ class AxesOp(IRDLOperation, ABC):
     """The kinds that axes of this operation may have; empty if its axes have none."""
 
     @property
+    def is_launch(self) -> bool:
+        """True if a grid of blocks runs the body."""
+        return BLOCK in self.KINDS
+
+    @property
     def axes(self) -> tuple[BlockArgument, ...]:
         return tuple(self.body.block.args)
 
@@ -198,6 +203,12 @@ class AxesOp(IRDLOperation, ABC):
                     f"expected for each of {len(self.axes)} axes one of the kinds "
                     f"{', '.join(self.KINDS)}; found {', '.join(kinds)}"
                 )
+
+
+def launch_of(axis: SSAValue) -> AxesOp | None:
+    """The launch of one of its axes; None for any other value."""
+    launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+    return launch if isinstance(launch, AxesOp) and launch.is_launch else None
 
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:

@@ -30,33 +30,26 @@ runs at the points of register axes one after the other in `dlc.dialects.point_o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf, prod
-from operator import index
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     IntegerAttr,
-    MemRefType,
     StringAttr,
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
-    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     lazy_traits_def,
-    operand_def,
     opt_prop_def,
-    prop_def,
     result_def,
     traits_def,
     var_operand_def,
-    var_result_def,
 )
 from xdsl.traits import (
     HasParent,
@@ -68,12 +61,10 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
-    AtomicAddOpBase,
     IndexedOp,
     IndexOpBase,
     LoadOpBase,
     SelectOpBase,
-    StoreOpBase,
     YieldOpBase,
     index_parts,
 )
@@ -83,28 +74,32 @@ from dlc.dialects.axes import (
     REGISTER,
     SERIAL,
     THREAD,
-    AxesOp,
     axes_properties,
 )
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.cluster_checks import verify_clusters
-from dlc.dialects.directives import At, Name, SameType
+from dlc.dialects.directives import At
 from dlc.dialects.fragment_checks import verify_fragments
 from dlc.dialects.holding import HeldAttr, HoldOp, ShareOp
 from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.launch_checks import (
+    block_fold,
+    verify_block_fold,
+    verify_effects,
+    verify_order,
+    verify_resident,
+)
 from dlc.dialects.mma_layouts import MmaAttr
-from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
+from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.scan_ops import ScanOpBase
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
-from dlc.dialects.warp_boxes import warp_boxes
-from dlc.ir.bounds import least, most
+from dlc.dialects.tile_combine import CombineOp
+from dlc.dialects.tile_stores import AtomicAddOp, StoreOp
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM, MONOIDS, Monoid
-from dlc.ir.quick_operations import segment_sizes
-from dlc.ir.variance import Variance, variance
-from dlc.target import MAX_CLUSTER
+from dlc.ir.monoid import EXPSUM
+from dlc.ir.variance import variance
 
 
 @irdl_op_definition
@@ -192,65 +187,19 @@ class LaunchOp(ForOpBase):
         """The number of blocks that run at the same time, beside those that fold what they hold."""
         return 1 if self.cluster is None else self.cluster.value.data
 
-    def _verify_order(self) -> None:
-        if self.last_first is None:
-            return
-        found, blocks = list(map(int, self.last_first.get_values())), self.axes_of(BLOCK)
-        if len(found) != 2 or not 0 <= found[0] < len(blocks):
-            raise VerifyException(
-                f"expected the number of one of {len(blocks)} block axes and of waves, found "
-                f"{found}"
-            )
-        extent, waves = self.extent(blocks[found[0]]), found[1]
-        if waves != 1 and waves not in waves_of(index(extent)):
-            raise VerifyException(
-                f"expected 1 wave, or waves of a power of 2 of the {extent} points of "
-                f"%{blocks[found[0]].name_hint}, found {waves}"
-            )
-
-    def _verify_resident(self, blocks: int) -> None:
-        if blocks < 1:
-            raise VerifyException(f"expected a resident block at least, found {blocks}")
-        if not any(isinstance(op, RingOp) and op.has_producer for op in self.walk()):
-            raise VerifyException(
-                "expected a ring with a producer, which requests what comes next of resident blocks"
-            )
-
     @property
     def block_fold(self) -> CombineOp | None:
         """The fold of what blocks hold, if there is one."""
-        folds = (op for op in self.body.block.ops if isinstance(op, CombineOp) and op.is_of_blocks)
-        return next(folds, None)
-
-    def _verify_block_fold(self, along: Variance) -> None:
-        """Checks that what one block does after the fold is the same for all that it folds."""
-        folds = [op for op in self.walk() if isinstance(op, CombineOp) and op.is_of_blocks]
-        if not folds:
-            return
-        if len(folds) > 1 or folds[0] is not self.block_fold:
-            raise VerifyException(
-                f"expected one fold of what blocks hold, beside the loops of the launch, found "
-                f"{len(folds)}{' in a loop' if len(folds) == 1 else ''}"
-            )
-        (fold,), own = folds, set(folds[0].axes)
-        after = fold.next_op
-        while after is not None:
-            used = (v for op in after.walk() for v in op.operands)
-            if varying := {axis for v in used for axis in along.get(v, ())} & own:
-                names = ", ".join(f"%{a.name_hint}" for a in varying)
-                raise VerifyException(
-                    f"expected nothing after a fold of what blocks hold that varies along {names}, "
-                    f"found '{after.name}'"
-                )
-            after = after.next_op
+        return block_fold(self)
 
     def verify_(self) -> None:
         super().verify_()
-        self._verify_order()
+        if self.last_first is not None:
+            verify_order(self, [int(number) for number in self.last_first.get_values()])
         if self.resident is not None:
-            self._verify_resident(self.resident.value.data)
+            verify_resident(self, self.resident.value.data)
         along = variance(self)
-        self._verify_block_fold(along)
+        verify_block_fold(self, along)
         verify_clusters(self, self.cluster_size, along)
         apart = self.last_first is None and self.block_fold is None
         if self.cluster is not None and not apart:
@@ -258,40 +207,7 @@ class LaunchOp(ForOpBase):
                 "expected a cluster of blocks that are numbered as their axes say, and that fold "
                 "nothing together"
             )
-        for op in self.walk():
-            if isinstance(op, StoreOp | AtomicAddOp):
-                mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
-                if missing := along[op.value] - mentioned:
-                    names = ", ".join(f"%{a.name_hint}" for a in missing)
-                    across = "" if isinstance(op, StoreOp) else " or those that it adds across"
-                    raise VerifyException(
-                        f"expected a stored value that varies only along axes of its subscripts"
-                        f"{across}, found one that also varies along {names}"
-                    )
-            elif isinstance(op, ComputeOp) and (own := [a for a in along[op.result] if _own(a)]):
-                names = ", ".join(f"%{a.name_hint}" for a in own)
-                raise VerifyException(
-                    "expected a computed slab that is the same for all threads of a block, found "
-                    f"one that varies along {names}"
-                )
-
-
-def _kind_in_launch(axis: SSAValue) -> str | None:
-    """The kind of an axis of a launch."""
-    launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
-    return launch.kind(axis) if isinstance(launch, LaunchOp) else None
-
-
-def waves_of(extent: int) -> list[int]:
-    """In how many waves the points of a block axis may run: 1, and those of a power of 2 each."""
-    waves = [n for n in range(2, extent + 1) if extent % n == 0]
-    return [1, *(n for n in waves if (extent // n).bit_count() == 1)]
-
-
-def _own(axis: SSAValue) -> bool:
-    """True for thread and register axes: what a thread of a block holds of its own."""
-    loop = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
-    return isinstance(loop, AxesOp) and loop.kind(axis) in (THREAD, REGISTER)
+        verify_effects(self, along)
 
 
 @irdl_op_definition
@@ -451,97 +367,6 @@ class LoadOp(LoadOpBase):
 
 
 @irdl_op_definition
-class StoreOp(StoreOpBase):
-    """
-    `tile.store %v, %y[expr, …] (where (condition, …))? (boxes 2)? : memref`
-
-    With `boxes`, each warp writes its points to shared memory in boxes, of which it has room for so
-    many, and the tensor memory accelerator stores those (`tma-copy{store=2}`).
-    """
-
-    name = "tile.store"
-    boxes = opt_prop_def(IntegerAttr.constr(i64))
-    assembly_format = (
-        "$value `,` $ref `` custom<At>($indices, $map, $conditions) (`boxes` $boxes^)? attr-dict"
-        " `:` custom<StoreTypes>(type($ref), type($value))"
-    )
-
-    def verify_(self) -> None:
-        super().verify_()
-        if self.boxes is None:
-            return
-        if self.boxes.value.data < 1:
-            raise VerifyException(f"expected room for a box, found {self.boxes.value.data}")
-        launch = around = self.parent_op()
-        while launch is not None and not isinstance(launch, LaunchOp):
-            launch = launch.parent_op()
-        if launch is None:
-            return  # it is no Tile IR any more
-        if launch is not around:
-            raise VerifyException("expected a store by boxes in the launch, found it in a loop")
-        if isinstance(reason := warp_boxes(self, launch.axes_of(REGISTER)), str):
-            raise VerifyException(
-                "expected points that are boxes of rows of a warp, as sums of tensor cores lie "
-                f"(`register-tile{{mma=…}}`): {reason}"
-            )
-
-
-@irdl_op_definition
-class AtomicAddOp(AtomicAddOpBase):
-    """
-    `tile.atomic_add %v, %y[expr, …] (where (condition, …))? (across(%b, …))? : memref`
-
-    Adds, once per point of the axes in its subscripts and conditions and of those that it goes
-    across, to a zeroed output. The latter are block axes of the launch: what the blocks hold along
-    them are parts of one sum, as those of threads are to `tile.combine`. The value varies along no
-    other axes: an element would get more than one value, and threads or registers of a block are
-    folded before. At other axes, only the first point adds.
-    """
-
-    name = "tile.atomic_add"
-    value = operand_def(AnyAttr())
-    ref = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    axes = var_operand_def(IndexType())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    assembly_format = (
-        "$value `,` $ref `` custom<At>($indices, $map, $conditions) (`across` `(` $axes^ `)`)?"
-        " attr-dict `:` custom<StoreTypes>(type($ref), type($value))"
-    )
-
-    def __init__(
-        self,
-        value: SSAValue,
-        ref: SSAValue,
-        subscripts: Sequence[Expr],
-        axes: Sequence[SSAValue],
-        where: Sequence[Expr] = (),
-    ) -> None:
-        indices, map, conditions = index_parts(subscripts, where)
-        IRDLOperation.__init__(
-            self,
-            operands=[value, ref, indices, axes],
-            properties={"map": map, "conditions": conditions},
-        )
-
-    def verify_(self) -> None:
-        super().verify_()
-        for axis in self.axes:
-            launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
-            if not isinstance(launch, LaunchOp) or launch.kind(axis) != BLOCK:
-                raise VerifyException(f"expected block axes to add across, found %{axis.name_hint}")
-            if launch.most(axis) < 2:
-                raise VerifyException(
-                    f"expected axes of at least 2 points to add across, found %{axis.name_hint}"
-                )
-
-
-def once_along(op: StoreOp | AtomicAddOp) -> tuple[SSAValue, ...]:
-    """The index values at each of whose points an effect happens once."""
-    return (*op.indices, *op.axes) if isinstance(op, AtomicAddOp) else tuple(op.indices)
-
-
-@irdl_op_definition
 class IndexOp(IndexOpBase):
     """`%i = tile.index expr`: an index expression as a value."""
 
@@ -553,97 +378,6 @@ class SelectOp(SelectOpBase):
     """`%v = tile.select %a where (condition, …) else %b : type`"""
 
     name = "tile.select"
-
-
-@irdl_op_definition
-class CombineOp(IRDLOperation):
-    """
-    `%r = tile.combine add %part across(%t) (among(%row, %t))? : f32`
-
-    Folds the values that the points of thread axes hold, in the order of the axes; the result is
-    the same at all of them. Where the axes are no longer a launch's but values that the threads
-    compute of their number, `among` lists all of them, the last one running fastest.
-
-    Across block axes, `%r = tile.combine add %p across(%ks) cluster? : f32` folds what blocks hold
-    that differ in those only. One of them goes on from there, the last one that comes; or in a
-    `cluster` all run at the same time, and each goes on at a share of the points. Nothing after it
-    varies along the axes, and a launch has one such fold at most, beside its loops.
-    """
-
-    name = "tile.combine"
-    monoid_name = prop_def(StringAttr, prop_name="monoid")
-    values = var_operand_def(AnyAttr())
-    axes = var_operand_def(IndexType())
-    threads = var_operand_def(IndexType())
-    cluster = opt_prop_def(UnitAttr)
-    results_ = var_result_def(AnyAttr())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    custom_directives = (Name, SameType)
-    assembly_format = (
-        "custom<Name>($monoid) $values `across` `(` $axes `)` (`cluster` $cluster^)?"
-        " (`among` `(` $threads^ `)`)? attr-dict"
-        " `:` custom<SameType>(type($values), type($results_))"
-    )
-    traits = traits_def(MemoryReadEffect())
-
-    def __init__(
-        self,
-        monoid: str,
-        values: Sequence[SSAValue],
-        axes: Sequence[SSAValue],
-        threads: Sequence[SSAValue] = (),
-        *,
-        cluster: bool = False,
-    ) -> None:
-        super().__init__(
-            operands=[values, axes, threads],
-            properties={
-                "monoid": StringAttr(monoid),
-                "cluster": UnitAttr() if cluster else None,
-            },
-            result_types=[[v.type for v in values]],
-        )
-
-    @property
-    def monoid(self) -> Monoid:
-        return MONOIDS[self.monoid_name.data]
-
-    @property
-    def is_of_blocks(self) -> bool:
-        """True for a fold of what blocks hold."""
-        return any(_kind_in_launch(axis) == BLOCK for axis in self.axes)
-
-    def verify_(self) -> None:
-        verify_monoid(self.monoid_name.data, [r.type for r in self.results])
-        if [v.type for v in self.values] != [r.type for r in self.results]:
-            raise VerifyException("expected results of the values' types")
-        kinds = {_kind_in_launch(axis) for axis in self.axes if axis not in self.threads}
-        if kinds not in (set(), {THREAD}, {BLOCK}):
-            names = ", ".join(f"%{axis.name_hint}" for axis in self.axes)
-            raise VerifyException(f"expected thread axes, or block axes, found {names}")
-        if self.cluster is not None:
-            self._verify_cluster()
-        for thread in self.threads:
-            if least(thread) != 0 or most(thread) == inf:
-                raise VerifyException(
-                    f"expected values from 0 up to a known bound, found %{thread.name_hint}"
-                )
-
-    def _verify_cluster(self) -> None:
-        launch = self.parent_op()
-        if not self.is_of_blocks or not isinstance(launch, LaunchOp):
-            raise VerifyException("expected block axes, whose blocks are a cluster")
-        if (count := prod(map(launch.most, self.axes))) > MAX_CLUSTER:  # pyright: ignore[reportArgumentType]
-            raise VerifyException(
-                f"expected at most {MAX_CLUSTER} blocks in a cluster, found {count}"
-            )
-
-    def bind(self, axes: Sequence[SSAValue], threads: Sequence[SSAValue]) -> None:
-        """Replaces the axes by values, those among all that the threads compute of their number."""
-        segments = [self.values, axes, threads]
-        self.operands = [value for segment in segments for value in segment]
-        sizes = segment_sizes(tuple([len(segment) for segment in segments]))
-        self.properties["operandSegmentSizes"] = sizes
 
 
 @irdl_op_definition

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, count, islice, product
 from math import ceil
 
-from dlc.dialects.tile import waves_of
+from dlc.dialects.launch_checks import waves_of
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import (
     CHUNKS,

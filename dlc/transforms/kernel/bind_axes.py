@@ -25,6 +25,7 @@ from dlc.dialects.kernel_op import NEW, KernelOpBase, around_kernels, kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import needing_numbers
 from dlc.dialects.size_index import SizeIndexOp, size_expr
+from dlc.dialects.tile_stores import once_along
 from dlc.ir.attributes import index_attr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
@@ -341,7 +342,7 @@ class _Binding:
 
     def _idle_along(self, op: tile.StoreOp | tile.AtomicAddOp) -> frozenset[SSAValue]:
         """The axes along which only the first point has an effect."""
-        along = frozenset[SSAValue]().union(*(self._along[i] for i in tile.once_along(op)))
+        along = frozenset[SSAValue]().union(*(self._along[i] for i in once_along(op)))
         if op in self._by_last:
             assert self._fold is not None
             along |= self._fold.axes

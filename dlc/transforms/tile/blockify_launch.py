@@ -14,6 +14,7 @@ from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
+from dlc.dialects.launch_checks import waves_of
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size, ceildiv, several
 from dlc.registry import OptionError
@@ -175,8 +176,8 @@ class BlockifyLaunchPass(SchedulingPass):
         count = counts[-self.last]
         if isinstance(count, Size):
             return len(counts) - self.last
-        if count > 1 and self.waves not in tile.waves_of(count):
-            ways = ", ".join(map(str, tile.waves_of(count)))
+        if count > 1 and self.waves not in waves_of(count):
+            ways = ", ".join(map(str, waves_of(count)))
             message = f"{count} blocks do not come in {self.waves} waves"
             raise OptionError("waves", message, f"take one of {ways}")
         return len(counts) - self.last if count > 1 else None
@@ -293,7 +294,7 @@ def _waves(s: Situation) -> list[Value]:
     """1, 2 or 4, if the axis has so many blocks."""
     last = s.given["last"]
     assert isinstance(last, int)
-    return [n for n in tile.waves_of(_several(s)[last]) if n <= WAVES] if last else [1]
+    return [n for n in waves_of(_several(s)[last]) if n <= WAVES] if last else [1]
 
 
 def _lanes(s: Situation) -> list[Value]:

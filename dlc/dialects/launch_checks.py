@@ -1,0 +1,102 @@
+"""What a launch must be: its blocks, their order, what they fold together, what they store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp
+from dlc.dialects.ring_ops import RingOp
+from dlc.dialects.staging import ComputeOp
+from dlc.dialects.tile_combine import CombineOp
+from dlc.dialects.tile_stores import AtomicAddOp, StoreOp, once_along
+from dlc.ir.variance import Variance
+
+
+def waves_of(extent: int) -> list[int]:
+    """In how many waves the points of a block axis may run: 1, and those of a power of 2 each."""
+    waves = [n for n in range(2, extent + 1) if extent % n == 0]
+    return [1, *(n for n in waves if (extent // n).bit_count() == 1)]
+
+
+def verify_order(launch: AxesOp, found: Sequence[int]) -> None:
+    """Checks the number of the block axis that runs slowest, and of its waves."""
+    blocks = launch.axes_of(BLOCK)
+    if len(found) != 2 or not 0 <= found[0] < len(blocks):
+        raise VerifyException(
+            f"expected the number of one of {len(blocks)} block axes and of waves, found {found}"
+        )
+    extent, waves = launch.extent(blocks[found[0]]), found[1]
+    if waves != 1 and waves not in waves_of(index(extent)):
+        raise VerifyException(
+            f"expected 1 wave, or waves of a power of 2 of the {extent} points of "
+            f"%{blocks[found[0]].name_hint}, found {waves}"
+        )
+
+
+def verify_resident(launch: AxesOp, blocks: int) -> None:
+    """Checks a number of blocks that do what more would do, one after the other."""
+    if blocks < 1:
+        raise VerifyException(f"expected a resident block at least, found {blocks}")
+    if not any(isinstance(op, RingOp) and op.has_producer for op in launch.walk()):
+        raise VerifyException(
+            "expected a ring with a producer, which requests what comes next of resident blocks"
+        )
+
+
+def block_fold(launch: AxesOp) -> CombineOp | None:
+    """The fold of what blocks hold, if there is one beside the loops of a launch."""
+    folds = (op for op in launch.body.block.ops if isinstance(op, CombineOp) and op.is_of_blocks)
+    return next(folds, None)
+
+
+def verify_block_fold(launch: AxesOp, along: Variance) -> None:
+    """Checks that what one block does after the fold is the same for all that it folds."""
+    folds = [op for op in launch.walk() if isinstance(op, CombineOp) and op.is_of_blocks]
+    if not folds:
+        return
+    if len(folds) > 1 or folds[0] is not block_fold(launch):
+        raise VerifyException(
+            f"expected one fold of what blocks hold, beside the loops of the launch, found "
+            f"{len(folds)}{' in a loop' if len(folds) == 1 else ''}"
+        )
+    (fold,), own = folds, set(folds[0].axes)
+    after = fold.next_op
+    while after is not None:
+        used = (v for op in after.walk() for v in op.operands)
+        if varying := {axis for v in used for axis in along.get(v, ())} & own:
+            names = ", ".join(f"%{a.name_hint}" for a in varying)
+            raise VerifyException(
+                f"expected nothing after a fold of what blocks hold that varies along {names}, "
+                f"found '{after.name}'"
+            )
+        after = after.next_op
+
+
+def verify_effects(launch: AxesOp, along: Variance) -> None:
+    """Checks that what is stored, and what slabs hold, is the same wherever it is computed."""
+    for op in launch.walk():
+        if isinstance(op, StoreOp | AtomicAddOp):
+            mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
+            if missing := along[op.value] - mentioned:
+                names = ", ".join(f"%{a.name_hint}" for a in missing)
+                across = "" if isinstance(op, StoreOp) else " or those that it adds across"
+                raise VerifyException(
+                    f"expected a stored value that varies only along axes of its subscripts"
+                    f"{across}, found one that also varies along {names}"
+                )
+        elif isinstance(op, ComputeOp) and (own := [a for a in along[op.result] if _own(a)]):
+            names = ", ".join(f"%{a.name_hint}" for a in own)
+            raise VerifyException(
+                "expected a computed slab that is the same for all threads of a block, found "
+                f"one that varies along {names}"
+            )
+
+
+def _own(axis: SSAValue) -> bool:
+    """True for thread and register axes: what a thread of a block holds of its own."""
+    loop = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+    return isinstance(loop, AxesOp) and loop.kind(axis) in (THREAD, REGISTER)
