@@ -132,10 +132,10 @@ def described(
 
 
 def as_array(tensor: Any) -> NDArray[Any]:
-    """A tensor as the interpreter takes it: bf16 as float32, bytes with a sign."""
+    """A tensor as the interpreter takes it: what NumPy lacks as float32, bytes with a sign."""
     import torch
 
-    if tensor.dtype == torch.bfloat16:
+    if tensor.is_floating_point() and tensor.dtype not in (torch.float64, torch.float16):
         tensor = tensor.float()
     elif tensor.dtype == torch.uint8:
         tensor = tensor.view(torch.int8)

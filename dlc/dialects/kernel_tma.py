@@ -22,14 +22,9 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    BFloat16Type,
     DenseArrayBase,
-    Float16Type,
-    Float32Type,
-    Float64Type,
     IndexType,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
@@ -68,6 +63,7 @@ from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
 from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
+from dlc.ir.elements import ELEMENTS, find_element
 from dlc.ir.expr import Expr
 from dlc.target import TENSOR_ALIGNMENT
 
@@ -173,13 +169,9 @@ def map_dims(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
 def box_obstacle(type: MemRefType[Attribute], box: Sequence[int]) -> str | None:
     """The reason why no box of these sizes can be copied from such a tensor; None if it can."""
     element, shape = type.element_type, shape_of(type)
-    integers = isinstance(element, IntegerType) and element.bitwidth in (1, 8, 16, 32, 64)
-    floats = isinstance(element, BFloat16Type | Float16Type | Float32Type | Float64Type)
-    if not integers and not floats:
-        return (
-            "expected elements of f16, bf16, f32, f64 or integers of 1, 8, 16, 32 or 64 bits, "
-            f"found {element}"
-        )
+    if find_element(element) is None:
+        known = ", ".join(str(row.type) for row in ELEMENTS)
+        return f"expected elements of one of the types {known}, found {element}"
     if 0 in shape:
         return f"expected no extent of 0, found {type}"
     if any(not 1 <= n <= MAX_BOX for n in box):

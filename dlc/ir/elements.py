@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -26,7 +29,8 @@ class Element:
     torch: str
     """The dtype in PyTorch."""
     numpy: str
-    """The dtype of the values in NumPy; bf16, which NumPy lacks, is held in float32."""
+    """The dtype of the values in NumPy; what NumPy lacks, bf16 and floats of 8 bits, is held in
+    float32."""
     c: str
     """The type in CUDA C."""
     tensor_map: str
@@ -36,9 +40,19 @@ class Element:
     exponent: int = 0
     """The least power of two that is too large for a float (IEEE 754, emax + 1)."""
     from_float: str = ""
-    """The CUDA function that rounds a float to nearest, where a cast does not."""
+    """The function in CUDA C that rounds a float to nearest, where a cast does not."""
     to_float: str = ""
-    """The CUDA function that gives back a float, where a cast does not."""
+    """The function in CUDA C that gives back a float, where a cast does not."""
+    header: str = ""
+    """What in the prelude declares the type in C, where the language does not."""
+    limit: float = inf
+    """What stands for all numbers that are larger: infinity, or the largest of a float that has
+    none, as PyTorch rounds from 2.13 on and GPUs do (PTX ISA: cvt.satfinite)."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """True for floats that are storage alone: they are converted from and to f32 only."""
+        return bool(self.to_float)
 
     @property
     def bytes(self) -> int:
@@ -61,11 +75,19 @@ ELEMENTS: tuple[Element, ...] = (
     Element(Float32Type(), "f32", "float32", "float32", "float", "FLOAT32", 24, 128),
     Element(
         Float16Type(), "f16", "float16", "float16", "__half", "FLOAT16", 11, 16,
-        "__float2half_rn", "__half2float",
+        "__float2half_rn", "__half2float", "cuda_fp16",
     ),
     Element(
         BFloat16Type(), "bf16", "bfloat16", "float32", "__nv_bfloat16", "BFLOAT16", 8, 128,
-        "__float2bfloat16_rn", "__bfloat162float",
+        "__float2bfloat16_rn", "__bfloat162float", "cuda_bf16",
+    ),
+    Element(
+        Float8E4M3FNType(), "f8e4m3fn", "float8_e4m3fn", "float32", "float8_e4m3fn", "UINT8", 4, 9,
+        "to_f8e4m3fn", "from_f8e4m3fn", "float8_e4m3fn", 448.0,
+    ),
+    Element(
+        Float8E5M2Type(), "f8e5m2", "float8_e5m2", "float32", "float8_e5m2", "UINT8", 3, 16,
+        "to_f8e5m2", "from_f8e5m2", "float8_e5m2",
     ),
     Element(IntegerType(64), "i64", "int64", "int64", "long long", "INT64"),
     Element(IntegerType(32), "i32", "int32", "int32", "int", "INT32"),
@@ -77,6 +99,8 @@ ELEMENTS: tuple[Element, ...] = (
     Element(IntegerType(1), "bool", "bool", "bool", "bool", "UINT8"),
 )  # fmt: skip
 
+NARROW: tuple[Element, ...] = tuple(row for row in ELEMENTS if row.is_narrow)
+"""Those that are storage alone."""
 _BY_TYPE: dict[Attribute, Element] = {element.type: element for element in ELEMENTS}
 
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    ReducedPrecisionFloatType,
+)
 from xdsl.ir import Attribute, Operation
 
 from dlc.ir.elements import element
@@ -38,8 +45,13 @@ def scalar(value: float, type: Attribute) -> Scalar:
 
 
 def _rounded(value: float, type: AnyFloat) -> float:
-    """The nearest number of a floating-point type, ties to even; infinity beyond the largest."""
+    """
+    The nearest number of a floating-point type, ties to even; beyond the largest infinity, or the
+    largest where the type has none.
+    """
     row = element(type)
+    if isinstance(type, ReducedPrecisionFloatType):
+        return type.decode_bits(type.encode_bits(max(min(value, row.limit), -row.limit)))
     if not math.isfinite(value) or row.digits == 53:
         return value
     # Numbers near zero have fewer digits: their last one stands where that of the smallest does.

@@ -83,14 +83,15 @@ def compare(
     if not result.is_floating_point():
         wrong = (result != eager) & (result != rounded)
         return Accuracy(0.0, 0.0, 0.0, int(wrong.sum()))
+    eps = max(torch.finfo(result.dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
+    result, rounded, eager = (t.double() for t in (result, rounded, eager))
     exact = ~(result.isfinite() & rounded.isfinite())
     same = _same(result, rounded) | _same(result, eager)
     scale = _largest(reference64, reference64.isfinite())
-    error = _largest(result.double() - reference64, ~exact) / (scale or 1.0)
+    error = _largest(result - reference64, ~exact) / (scale or 1.0)
     eager_finite = eager.isfinite() & rounded.isfinite()
-    eager_error = _largest(eager.double() - reference64, eager_finite) / (scale or 1.0)
+    eager_error = _largest(eager - reference64, eager_finite) / (scale or 1.0)
     factor = max(2.0, sqrt(longest_reduction) / 4)
-    eps = max(torch.finfo(result.dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
     bound = max(factor * eager_error, ulps * eps)
     return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))
 

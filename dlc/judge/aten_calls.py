@@ -61,9 +61,9 @@ def _attention(
 def epsilon_of(dtype: torch.dtype) -> float:
     """
     The epsilon that None stands for in rms_norm: that of the type in which PyTorch calculates the
-    program's, fp32 for halves, even where the reference is calculated in fp64.
+    program's, fp32 for narrower ones, even where the reference is calculated in fp64.
     """
-    return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    return torch.finfo(dtype if dtype.itemsize > 4 else torch.float32).eps
 
 
 def _dtype(value: str | None, double: bool) -> torch.dtype | None:

@@ -8,11 +8,11 @@ sums in one order or another. There are two kinds of disturbance:
 
 - *fine*: by up to one ulp of what is calculated in, fp32 or fp64. Each operation's own error is so
   large, but for sums, which round more often: hence a generous factor.
-- *coarse*, where the program has f16 or bf16: besides, what an operation gives in a half, and what
-  attention multiplies by its values, by up to four ulp of it. dlc rounds such a value where it
-  reaches memory or tensor cores, eager PyTorch always, so its error is within half an ulp, and 0 in
-  some uses: an eighth of the disturbance at most. A value that is off by five standard deviations
-  of these errors, taken as independent, is within the largest of 24 samples but for one chance in
+- *coarse*, where the program has floats of 16 or 8 bits: besides, what an operation gives in one of
+  these, and what attention multiplies by its values, by up to four ulp of it. dlc rounds it where
+  it reaches memory or tensor cores, eager PyTorch always, so its error is within half an ulp, and
+  0 in some uses: an eighth of the disturbance at most. A value off by five standard deviations of
+  these errors, taken as independent, is within the largest of 24 samples but for one chance in
   10^10; a comparison that half an ulp decides is decided otherwise in one of them but for one in
   10^5.
 
@@ -27,11 +27,13 @@ from functools import cached_property
 from math import ceil
 
 import torch
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, ModuleOp, TensorType
+from xdsl.dialects.builtin import Float32Type, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.dtypes import torch_dtype
+from dlc.ir.elements import NARROW
 from dlc.judge.accuracy import TF32_EPS
+from dlc.judge.aten_calls import epsilon_of
 from dlc.judge.reference import evaluate
 from dlc.target import precision_of
 
@@ -120,7 +122,7 @@ class _Noise:
             return tensor
         if isinstance(value.owner, Operation):
             tensor = torch.where(tensor == 0, 0.0 * self._sign, tensor)
-        return tensor * (1 + _ulp(_dtype(value)) * self._uniform(tensor))
+        return tensor * (1 + epsilon_of(_dtype(value)) * self._uniform(tensor))
 
     def coarse(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
         if not self.is_rounded(value):
@@ -132,15 +134,13 @@ class _Noise:
 
     def is_rounded(self, value: SSAValue) -> bool:
         """
-        True if a value is the result of an operation in f16 or bf16, or any in f32 that may be
-        multiplied in tf32.
+        True if a value is the result of an operation in a type narrower than f32, or any in f32
+        that may be multiplied in tf32.
         """
         element = value.type.element_type if isinstance(value.type, TensorType) else None
         if isinstance(element, Float32Type):
             return self._tf32
-        return isinstance(value.owner, Operation) and isinstance(
-            element, Float16Type | BFloat16Type
-        )
+        return isinstance(value.owner, Operation) and element in {row.type for row in NARROW}
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1."""
@@ -153,14 +153,9 @@ def _dtype(value: SSAValue) -> torch.dtype:
     return torch_dtype(value.type.element_type)
 
 
-def _ulp(dtype: torch.dtype) -> float:
-    """The distance from 1 to the next number of the type that `dtype` is calculated in."""
-    return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
-
-
 def _typed(result: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The interpreter holds bf16 in f32, and has no unsigned bytes."""
-    if dtype == torch.bfloat16 and result.dtype == torch.float32:
+    """The interpreter holds what NumPy lacks in f32, and has no unsigned bytes."""
+    if dtype.is_floating_point and result.dtype == torch.float32:
         return result.to(dtype)
     return result.view(dtype)
 
@@ -181,19 +176,20 @@ def _complaint(
         known = torch.stack([m == exact for m in deciding]).all(0)
         return _first(known & (result != eager) & (result != exact.to(result.dtype)), result, exact)
     unknown = torch.stack([_kind(m) != _kind(exact) for m in deciding]).any(0)
-    rounded = exact.to(result.dtype)
+    ulp, denormal = epsilon_of(result.dtype), torch.finfo(result.dtype).tiny
+    rounded = exact.to(result.dtype).double()
+    result, eager = result.double(), eager.double()
     wrong_kind = (_kind(result) != _kind(rounded)) & (_kind(result) != _kind(eager)) & ~unknown
     if said := _first(wrong_kind, result, exact):
         return said
     both = result.isfinite() & exact.isfinite() & ~unknown & (result != eager)
     distance = _farthest(moved, exact, both)
     scale = exact.abs().where(both, 0).max() if exact.numel() else torch.tensor(0.0)
-    ordinary, denormal = _most(distance[both]), torch.finfo(result.dtype).tiny
-    ulp = _ulp(result.dtype)
+    ordinary = _most(distance[both])
     allowed = SLACK * torch.maximum(distance, ordinary) + (16 + terms / 2) * ulp * scale + denormal
     if far:
         allowed += _farthest(far, exact, both)
-    return _first(both & ((result.double() - exact).abs() > allowed), result, exact)
+    return _first(both & ((result - exact).abs() > allowed), result, exact)
 
 
 def _farthest(moved: list[torch.Tensor], exact: torch.Tensor, both: torch.Tensor) -> torch.Tensor:

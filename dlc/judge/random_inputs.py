@@ -70,6 +70,8 @@ def _random(
     skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
     if dtype == torch.bool:
         memory.random_(0, 2, generator=generator)
+    elif dtype.is_floating_point and dtype.itemsize == 1:  # PyTorch draws none
+        memory.copy_(torch.empty(memory.shape).normal_(generator=generator))
     elif dtype.is_floating_point:
         memory.normal_(generator=generator)
     else:

@@ -44,7 +44,10 @@ def _changed(tensor: torch.Tensor, change: Change, generator: torch.Generator) -
     places = torch.arange(size, device="cpu").as_strided(tensor.shape, tensor.stride()).unique()
     skip = tensor.data_ptr() % _LINE // tensor.itemsize
     memory = torch.zeros(skip + size, dtype=tensor.dtype, device="cpu")
-    memory[skip + places] = change(tensor.detach().as_strided((size,), (1,))[places], generator)
+    numbers = tensor.detach().as_strided((size,), (1,))[places]
+    if tensor.itemsize == 1:  # of which PyTorch computes nothing
+        numbers = numbers.to(torch.float16)
+    memory[skip + places] = change(numbers, generator).to(tensor.dtype)
     return memory.as_strided(tensor.shape, tensor.stride(), skip)
 
 
@@ -53,7 +56,7 @@ def _permuted(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 
 
 def _scaled(exponent: int) -> Change:
-    """Multiplies by a power of two: in fp16 by the fourth root of it."""
+    """Multiplies by a power of two: in fp16, and what is narrower, by the fourth root of it."""
 
     def change(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return numbers * 2.0 ** (exponent / 4 if numbers.dtype == torch.float16 else exponent)

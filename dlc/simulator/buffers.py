@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import BFloat16Type, MemRefType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import host, host_flow
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
+from dlc.simulator.narrow_floats import bits_dtype, bits_of, is_held, values_of
 from dlc.simulator.scalars import dtype_of
 
 Array = NDArray[Any]
@@ -57,20 +58,19 @@ class Buffers:
         self._places.update(zip(names, places, strict=True))
 
     def read(self, buffer: SSAValue) -> Array:
-        """The elements; of bf16 as float32."""
+        """The elements; what NumPy lacks as float32."""
         if buffer in self._arguments:
             return self._arguments[buffer]
         elements = self._elements(buffer)
-        if _is_bf16(buffer):
-            return (elements.astype(np.uint32) << 16).view(np.float32)
-        return elements.copy()
+        type = _element(buffer)
+        return values_of(elements, type) if is_held(type) else elements.copy()
 
     def write(self, buffer: SSAValue, array: Array) -> None:
         if buffer in self._arguments:  # which a kernel updated in place
             self._arguments[buffer] = array
             return
-        if _is_bf16(buffer):
-            array = (np.ascontiguousarray(array).view(np.uint32) >> 16).astype(np.uint16)
+        if is_held(type := _element(buffer)):
+            array = bits_of(np.ascontiguousarray(array), type)
         self._elements(buffer)[...] = array
 
     def zero(self, op: host.ZeroOp) -> None:
@@ -83,8 +83,9 @@ class Buffers:
         memory, offset = self._places[buffer]
         owner = memory.owner
         size = element_bytes(type.element_type)
-        dtype = np.dtype(np.uint16)
-        if not _is_bf16(buffer):
+        if is_held(type.element_type):
+            dtype = bits_dtype(type.element_type)
+        else:
             assert isinstance(owner, Operation)
             dtype = dtype_of(type.element_type, owner)
         shape, strides = shape_of(type), [s * size for s in strides_of(type)]
@@ -93,7 +94,6 @@ class Buffers:
         return np.ndarray(shape, dtype, self._memory[memory].data, offset, strides)
 
 
-def _is_bf16(buffer: SSAValue) -> bool:
-    return isinstance(buffer.type, MemRefType) and isinstance(
-        buffer.type.element_type, BFloat16Type
-    )
+def _element(buffer: SSAValue) -> Attribute:
+    assert isinstance(buffer.type, MemRefType)
+    return buffer.type.element_type

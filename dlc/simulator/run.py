@@ -53,9 +53,9 @@ def run_kernel(
     kernel_func: kernel.FuncOp, inputs: Sequence[Array], options: Options | None = None
 ) -> list[Array]:
     """
-    The outputs of a kernel, of the shapes and types of its memrefs; of bf16 as float32. Hazard for
-    the first thing in it that is wrong, or that it cannot go on after; ValueError for other inputs
-    than it takes.
+    The outputs of a kernel, of the shapes and types of its memrefs; what NumPy lacks as float32.
+    Hazard for the first thing in it that is wrong, or that it cannot go on after; ValueError for
+    other inputs than it takes.
     """
     options = options or Options()
     groups = [np.ones(kernel_func.block_size, np.bool_)]

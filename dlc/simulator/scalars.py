@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    BFloat16Type,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
@@ -26,6 +25,7 @@ from dlc.dialects.layouts import static_shape
 from dlc.ir.elements import find_element
 from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp, compare_floats
 from dlc.simulator.hazards import Hazard
+from dlc.simulator.narrow_floats import bits_dtype, bits_of, is_held, rounded, values_of
 
 Value: TypeAlias = Any
 """An array over the threads, a NumPy scalar or, of type index, an int."""
@@ -33,7 +33,7 @@ Function: TypeAlias = Callable[..., Value]
 
 
 def dtype_of(type: Attribute, op: Operation) -> np.dtype[Any]:
-    """The NumPy type of a value or element; bf16 is held in float32."""
+    """The NumPy type of a value or element; what NumPy lacks is held in float32."""
     if isinstance(type, VectorType):
         return dtype_of(type.element_type, op)
     if isinstance(type, IndexType):
@@ -67,8 +67,8 @@ def function_of(op: Operation) -> Function:
         return _compare_integers(name, op.lhs.type == IntegerType(1))
     if isinstance(op, arith.SelectOp):
         return blend
-    if isinstance(result, BFloat16Type) and not isinstance(op, (arith.TruncFOp, arith.BitcastOp)):
-        sentence = "arithmetic is done in f32 or f64, not in bf16"
+    if is_held(result) and not isinstance(op, (arith.TruncFOp, arith.BitcastOp)):
+        sentence = f"arithmetic is done in f32 or f64, not in {result}"
         raise Hazard("not checked", op, sentence)
     if (row := SCALARS.get(op.name)) is not None:
         return _of_row(row, result)
@@ -138,8 +138,8 @@ def _in_f64(function: Function) -> Function:
 
 
 def _cast(op: Operation, source: Attribute, target: np.dtype[Any]) -> Function:
-    if isinstance(op.results[0].type, BFloat16Type):
-        return _round_to_bf16
+    if is_held(result := op.results[0].type):
+        return lambda x: rounded(x, result)[()]
     return lambda x: x.astype(target)
 
 
@@ -165,19 +165,13 @@ def _truncated(op: Operation, source: Attribute, target: np.dtype[Any]) -> Funct
     return lambda x: x.astype(target)
 
 
-def _round_to_bf16(x: Value) -> Value:
-    """To nearest, ties to even; NaN stays NaN."""
-    bits = np.asarray(x, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(x), np.float32(np.nan), rounded.view(np.float32))[()]
-
-
 def _bitcast(op: Operation, source: Attribute, target: np.dtype[Any]) -> Function:
-    """NumPy has bf16 in f32, whose upper half it is."""
-    if isinstance(op.results[0].type, BFloat16Type):
-        return lambda x: (x.astype(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    if isinstance(source, BFloat16Type):
-        return lambda x: (x.view(np.uint32) >> 16).astype(np.uint16).view(target)
+    """The bits of what NumPy lacks are those that it has in memory."""
+    if is_held(result := op.results[0].type):
+        bits = bits_dtype(result)
+        return lambda x: values_of(np.asarray(x).view(bits), result)[()]
+    if is_held(source):
+        return lambda x: bits_of(x, source).view(target)[()]
     return lambda x: x.view(target)
 
 

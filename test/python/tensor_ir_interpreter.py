@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of
+from dlc.ir.elements import ELEMENTS
 from dlc.ir.math_operations import operation
 from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
@@ -23,17 +24,7 @@ from dlc.ir.scalar_ops import SCALARS
 Array = np.ndarray
 Values = dict[SSAValue, Array]
 
-DTYPES = {
-    "f64": np.float64,
-    "f32": np.float32,
-    "f16": np.float16,
-    "bf16": np.float32,
-    "i64": np.int64,
-    "i32": np.int32,
-    "i16": np.int16,
-    "i8": np.int8,
-    "i1": np.bool_,
-}
+DTYPES = {str(row.type): row.numpy for row in ELEMENTS}
 
 
 def run(module: ModuleOp, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -61,6 +52,10 @@ def run_block(block: Block, values: Values) -> list[Array]:
     raise AssertionError("expected a block to return or to yield")
 
 
+HELD = {r.type: getattr(torch, r.torch) for r in ELEMENTS if r.numpy != r.torch}
+"""The dtypes of the types that NumPy lacks, whose numbers are held in f32."""
+
+
 def results_of(block: Block) -> Sequence[SSAValue]:
     assert block.last_op is not None
     return block.last_op.operands
@@ -68,7 +63,7 @@ def results_of(block: Block) -> Sequence[SSAValue]:
 
 def to_array(tensor: torch.Tensor) -> Array:
     tensor = tensor.detach()
-    if tensor.dtype is torch.bfloat16:
+    if tensor.dtype in HELD.values():
         return tensor.float().numpy()
     return tensor.view(torch.int8).numpy() if tensor.dtype is torch.uint8 else tensor.numpy()
 
@@ -76,7 +71,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 def to_tensor(array: Array, type: Attribute) -> torch.Tensor:
     assert isinstance(type, TensorType)
     tensor = torch.from_numpy(np.array(array))
-    return tensor.bfloat16() if isinstance(type.element_type, BFloat16Type) else tensor
+    return tensor.to(HELD.get(type.element_type, tensor.dtype))
 
 
 def dtype(element: Attribute) -> Any:
@@ -137,15 +132,18 @@ def elementwise(op: tensor_ir.ElementwiseOp, values: Values) -> list[Array]:
             return [np.broadcast_to(scalars[inner.value], shape_of(op.result))]
         result = scalar_op(inner, [scalars[v] for v in inner.operands])
         element = inner.results[0].type
-        if isinstance(element, BFloat16Type):
-            result = round_to_bf16(result)
+        if element in HELD:
+            result = round_to(HELD[element], result)
         assert result.dtype == dtype(element), (str(inner), result.dtype)
         scalars[inner.results[0]] = result
     raise AssertionError("expected a body to yield")
 
 
-def round_to_bf16(array: Array) -> Array:
-    return torch.from_numpy(np.array(array, np.float32)).bfloat16().float().numpy()
+def round_to(dtype: torch.dtype, array: Array) -> Array:
+    """By PyTorch; before 2.13 it made NaN of what is beyond all numbers of e4m3fn."""
+    limit = 448.0 if dtype == torch.float8_e4m3fn else np.inf
+    floats = torch.from_numpy(np.array(array, np.float32)).clamp(-limit, limit)
+    return floats.to(dtype).float().numpy()
 
 
 def with_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
@@ -263,11 +261,11 @@ def scalar_op(op: Operation, operands: list[Array]) -> Array:
 
 
 def bits_as(x: Array, source: Attribute, target: Attribute) -> Array:
-    """By PyTorch, which has bf16; NumPy's array of it is one of f32."""
+    """By PyTorch, which has all types; NumPy's array of what it lacks is one of f32."""
     held = torch.from_numpy(np.array(x))
-    held = held.bfloat16() if isinstance(source, BFloat16Type) else held
-    if isinstance(target, BFloat16Type):
-        return held.view(torch.bfloat16).float().numpy()
+    held = held.to(HELD.get(source, held.dtype))
+    if target in HELD:
+        return held.view(HELD[target]).float().numpy()
     return held.view(torch.from_numpy(np.zeros(0, dtype(target))).dtype).numpy()
 
 

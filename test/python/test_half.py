@@ -32,12 +32,16 @@ from dlc.backend.host import host_kernel as runtime
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host.host_kernel import HostKernel
 from dlc.backend.kernel_image import KernelImage
+from dlc.cli.check import as_array
 from dlc.dialects.loop import KernelOp
 from dlc.frontend.export.fx import import_program
+from dlc.ir.elements import NARROW
 from dlc.judge.accuracy import compare
+from dlc.judge.conditioning import Expected
 from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
+from dlc.simulator.narrow_floats import bits_of, values_of
 from dlc.stages import compiler_context
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
@@ -151,13 +155,6 @@ def programs(dtype: torch.dtype) -> dict[str, Case]:
         "pool": (lambda x: F.max_pool2d(x, 2), (half(1, 3, 13, 11),)),
         "empty": (lambda x: (x.sum(-1), x @ x.t()), (half(3, 0),)),
     }  # fmt: skip
-
-
-def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """What the interpreter takes: bf16 as float32, bytes without a sign as bytes with one."""
-    if tensor.dtype == torch.bfloat16:
-        return tensor.float().numpy()
-    return (tensor.view(torch.int8) if tensor.dtype == torch.uint8 else tensor).numpy()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +297,8 @@ def test_global_memory_is_accessed_16_bytes_at_once(name: str, target: str) -> N
 
 # Casts.
 
-FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+BYTES = [torch.float8_e4m3fn, torch.float8_e5m2]
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, *BYTES]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 DTYPES = [*FLOATS, *INTEGERS, torch.bool]
 
@@ -310,11 +308,13 @@ SPECIAL = torch.tensor(
         65504.0, 65519.99, 65520.0, -65520.0, 3.3895e38, 3.3961e38, 3.4e38, 1e39,  # to infinity
         2.0**-14, 2.0**-24, 2.0**-25, 1.5 * 2.0**-25, 3 * 2.0**-25, 6.1e-5, -5.97e-8,  # denormals
         2.0**-126, 2.0**-133, 2.0**-134, 1.5 * 2.0**-134, 9.2e-41, 1e-45,
+        447.0, 449.0, 464.0, 465.0, -1e4, 57344.0, 61439.0, -61440.0, 2.0**-10, 1.5 * 2.0**-10,
+        2.0**-16, 2.0**-17, 1.5 * 2.0**-17, 1.0625, 1.1875, 1.125, 1.375, 0.0136, 1.4e-5,
         1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-24, 2049.0, 257.0,
     ],
     dtype=torch.float64,
 )  # fmt: skip
-IN_RANGE = torch.tensor([0.0, -0.0, 0.4, 0.99, 1.5, 2.5, 99.9, 126.7], dtype=torch.float64)
+IN_RANGE = torch.tensor([0.0, -0.0, 0.4, 0.99, 1.5, 2.5, 99.9, 119.9], dtype=torch.float64)
 WHOLE_NUMBERS = torch.tensor(
     [0, 1, 2, 127, 128, 255, 256, 32767, 65535, 65537, 16777217, 2**40 + 1]
 )
@@ -333,11 +333,18 @@ def sources(target: torch.dtype) -> list[torch.Tensor]:
 
 
 def cast(source: torch.Tensor, target: torch.dtype) -> torch.Tensor:
-    """To nearest even, a half by way of fp32; toward zero, integers by their lowest bits."""
+    """
+    To nearest even, what is narrow by way of fp32, e4m3fn no further than its largest; toward zero,
+    integers by their lowest bits.
+    """
     if target == torch.bool:
         return source != 0
-    numbers = (source.float() if source.dtype == torch.bfloat16 else source).numpy()
+    held = source.dtype in (torch.bfloat16, *BYTES)
+    numbers = (source.float() if held else source).numpy()
     with np.errstate(all="ignore"):
+        if target in BYTES:
+            limit = 448.0 if target == torch.float8_e4m3fn else inf
+            return torch.from_numpy(numbers.astype(np.float32)).clamp(-limit, limit).to(target)
         if target not in HALVES.values():
             return torch.from_numpy(numbers.astype(str(target).removeprefix("torch.")))
         single = numbers.astype(np.float32)
@@ -366,9 +373,83 @@ def test_casts_are_those_of_ieee_754() -> None:
     results = compiled(*arguments)
     for target, result, array in zip(DTYPES, results, interpreted, strict=True):
         wanted = torch.cat([cast(source, target) for source in sources(target)])
-        assert result.dtype == target
-        torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)
+        assert result.dtype == target, target
+        if target in BYTES:  # of which PyTorch compares none
+            assert same(result.float(), wanted.float())
+        torch.testing.assert_close(result.double(), wanted.double(), rtol=0, atol=0, equal_nan=True)
         np.testing.assert_array_equal(array, as_array(wanted), str(target))
+
+
+def test_every_float_of_8_bits_and_what_becomes_of_floats() -> None:
+    """All upper halves of a float, with what decides ties; of all bits views, gathers, copies."""
+    lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+    floats = (torch.arange(65536)[:, None] << 16 | lower).flatten().to(torch.int32)
+    x, bits = floats.view(torch.float32), torch.arange(256).to(torch.uint8)
+    codes = [bits.view(dtype) for dtype in BYTES]
+
+    def program(*args: torch.Tensor) -> list[torch.Tensor]:
+        place, results = torch.tensor([3, 200]), [args[0].to(dtype) for dtype in BYTES]
+        for c in args[1:]:
+            copied = c.view(16, 16).t().contiguous()
+            results += [c.float(), copied, c.view(torch.uint8), torch.cat([c[place], c[::3]])]
+        return results
+
+    results = dlc.compile(program, (x, *codes), backend=Together())(x, *codes)
+    for dtype, result in zip(BYTES, results, strict=False):
+        wanted = cast(x, dtype)
+        assert same(result.float(), wanted.float())
+        element = next(row.type for row in NARROW if row.torch == str(dtype).partition(".")[2])
+        known = torch.from_numpy(values_of(bits_of(x.numpy(), element), element))
+        assert same(known, wanted.float())
+    for result, eager in zip(results[2:], program(x, *codes)[2:], strict=True):
+        assert result.dtype == eager.dtype
+        assert same(result.float(), eager.float())
+
+
+def scaled(
+    x: torch.Tensor, w: torch.Tensor, scales: Sequence[torch.Tensor], bias: torch.Tensor
+) -> list[torch.Tensor]:
+    """Scaled products of all that `torch._scaled_mm` multiplies, by scales of tensors and rows."""
+    a, b, of_rows, of_columns = scales
+    other, product = x.to(torch.float8_e5m2), torch._scaled_mm
+    return [
+        product(x, w.t(), a, b, bias=bias, out_dtype=torch.bfloat16),
+        product(other, w.t(), of_rows, of_columns, out_dtype=torch.float32),
+        product(x, w.t(), a, b),
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(17, 48, 32), (1, 16, 112), (0, 16, 16)])
+def test_scaled_products(sizes: tuple[int, int, int]) -> None:
+    """Against fp64, each with its one rounding; the program is judged as others are, too."""
+    rows, columns, k = sizes
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(n, k, generator=generator).to(BYTES[0]) for n in (rows, columns))
+    a, b, bias = torch.tensor(0.5), torch.tensor([3.0]), torch.randn(columns).bfloat16()
+    of_rows, of_columns = torch.rand(rows, 1), torch.rand(1, columns)
+    given = (x, w, (a, b, of_rows, of_columns), bias)
+    compiled = dlc.compile(scaled, given, backend="host")
+    sums = x.double() @ w.double().t()
+    others = x.to(torch.float8_e5m2).double() @ w.double().t() * of_rows * of_columns
+    exact = [sums * a * b + bias, others, sums * a * b]
+    for result, wanted, dtype in zip(
+        compiled(*given), exact, (torch.bfloat16, torch.float32, BYTES[0]), strict=True
+    ):
+        assert result.dtype == dtype
+        assert not (judged := compare(result, wanted, None)).mismatches
+        assert judged.error <= judged.bound
+    module = compiled.variants[0].program.module
+    flat = [x, w, a, b, of_rows, of_columns, bias]
+    assert Expected(module, flat).complaint(compiled(*given)) is None
+
+
+def test_scales_of_blocks_and_of_results_are_refused() -> None:
+    x, w = (torch.empty(256, 256, dtype=BYTES[0], device="meta") for _ in range(2))
+    one, *blocks = (torch.empty(shape, device="meta") for shape in ((), (256, 2), (2, 2)))
+    for given in ((x, w.t(), *blocks), (x, w.t(), one, one, None, one)):
+        module = import_program(torch._scaled_mm, given).module
+        with pytest.raises(Exception, match=r"_scaled_mm.* by scales of tensors or of rows"):
+            run_pipeline(compiler_context(), module, "tensor")
 
 
 CONVERSIONS = r"""

@@ -32,6 +32,13 @@ WGMMA_ARGUMENTS = {
     },
 }
 USES = {
+    "bit_cast": "*f = bit_cast<float>(i[0]); *i = bit_cast<short>(h[0]);",
+    "float8_e4m3fn": "float8_e4m3fn e4 = {0x38}; *b = e4.bits;",
+    "to_f8e4m3fn": "e4 = to_f8e4m3fn(*f);",
+    "from_f8e4m3fn": "*f = from_f8e4m3fn(e4);",
+    "float8_e5m2": "float8_e5m2 e5 = {0x3c}; *b = e5.bits;",
+    "to_f8e5m2": "e5 = to_f8e5m2(*f);",
+    "from_f8e5m2": "*f = from_f8e5m2(e5);",
     "cuda_fp16": "h[0] = __float2half_rn(__half2float(h[1]) + 1.0f);",
     "cuda_bf16": "n[0] = __float2bfloat16_rn(__bfloat162float(n[1]) + 1.0f);",
     "to_f16": "h[2] = to_f16(f[1]);",
@@ -128,7 +135,6 @@ USES = {
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "exp_below": "*f = exp_below(f[0]); *d = exp_below(d[0]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
-    "bit_cast": "*f = bit_cast<float>(i[0]); *i = bit_cast<short>(h[0]);",
     "philox": "*l = philox(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
     "gcd": "*i = gcd(i[0], i[1]); *l = gcd(l[0], l[1]);",

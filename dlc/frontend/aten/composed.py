@@ -47,6 +47,34 @@ def int_mm(left: Tensor, right: Tensor) -> Tensor:
     return left.to(torch.int32) @ right.to(torch.int32)
 
 
+def scaled_mm(
+    left: Tensor,
+    right: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """
+    `aten._scaled_mm`: floats of 8 bits multiplied and summed in f32, times a scale of each tensor,
+    or of each row of `left` (rows, 1) and each column of `right` (1, columns). With scales of
+    blocks, or of the result, it is left whole.
+    """
+    of_rows = (left.shape[0], 1), (1, right.shape[1])
+    of_tensors = scale_a.numel() == scale_b.numel() == 1
+    if scale_result is not None or scale_a.dtype != torch.float32:
+        return NotImplemented
+    if of_tensors:
+        scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
+    elif (scale_a.shape, scale_b.shape) != of_rows:
+        return NotImplemented
+    result = left.float() @ right.float() * scale_a * scale_b
+    result = result if bias is None else result + bias
+    return result.to(left.dtype if out_dtype is None else out_dtype)
+
+
 def angle(value: Tensor) -> Tensor:
     """`aten.angle` of real numbers: 0 or pi. Of complex ones it is left whole."""
     if value.is_complex():
@@ -151,6 +179,7 @@ COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._pdist_forward.default: pdist,
     aten.index_add.default: index_add,
     aten._int_mm.default: int_mm,
+    aten._scaled_mm.default: scaled_mm,
     aten.angle.default: angle,
     aten.fake_quantize_per_tensor_affine_cachemask.default: fake_quantize,
     aten.fake_quantize_per_channel_affine_cachemask.default: fake_quantize_channels,

@@ -14,7 +14,7 @@ from dlc.analysis.kernel.shared_memory import alignment_in, shared_slots
 from dlc.backend.cuda.print.c_index import MOST_INT, IndexText
 from dlc.backend.cuda.print.c_scalar import value_type
 from dlc.backend.cuda.print.c_text import (
-    HALF_HEADERS,
+    HEADERS,
     Text,
     binary,
     call,
@@ -159,7 +159,7 @@ class Accesses(Values):
         type = value_type(op.result, op)
         if not isinstance(op.result.type, VectorType):
             zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
-            return default or Text(zeros.get(type, f"{type}()" if type in HALF_HEADERS else "0"))
+            return default or Text(zeros.get(type, f"{type}()" if type in HEADERS else "0"))
         if default is None:
             return Text(f"{type}{{}}")
         width = prod(static_shape(op.result.type))

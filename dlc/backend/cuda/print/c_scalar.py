@@ -19,8 +19,9 @@ from dlc.backend.cuda.print.c_text import (
     unary,
     unsigned,
 )
+from dlc.backend.cuda.print.prelude import PRELUDE
 from dlc.diagnostics import fail
-from dlc.ir.elements import element, find_element
+from dlc.ir.elements import NARROW, element
 from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp
 
 _NAN_EXTREMA = (arith.MaximumfOp, arith.MinimumfOp)
@@ -76,7 +77,7 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     """
     for value in (*op.operands, *op.results):
         value_type(value, op)
-    _refuse_half(op)
+    _refuse_narrow(op)
     if (function := function_name(op)) is not None:
         return call(function, *operands)
     if isinstance(op, arith.BitcastOp):
@@ -86,6 +87,9 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
         helper = f"to_{element(op.results[0].type).name}"
         helpers.add(helper)
         return call(helper, *operands)
+    if isinstance(op, arith.ExtFOp) and (widened := element(op.operands[0].type).to_float):
+        helpers.update({widened} & PRELUDE.keys())  # a header declares others
+        return call(widened, *operands)
     if (handler := _HANDLERS.get(type(op))) is not None:
         return handler(op, operands)
     if (row := SCALARS.get(op.name)) is not None:
@@ -111,18 +115,18 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     )
 
 
-def _refuse_half(op: Operation) -> None:
-    """f16 and bf16 are chosen from, seen as bits, and converted from and to f32."""
+def _refuse_narrow(op: Operation) -> None:
+    """What is storage is chosen from, seen as bits, and converted from and to f32."""
     types = [value.type for value in (*op.operands, *op.results)]
-    half = next((t for t in types if (row := find_element(t)) is not None and row.to_float), None)
-    if half is None or isinstance(op, arith.SelectOp | arith.BitcastOp):
+    narrow = next((row.type for row in NARROW if row.type in types), None)
+    if narrow is None or isinstance(op, arith.SelectOp | arith.BitcastOp):
         return
     if isinstance(op, arith.ExtFOp | arith.TruncFOp) and f32 in types:
         return
     fail(
         op,
-        f"the CUDA printer has no text for '{op.name}' of {half}",
-        "f16 and bf16 are converted from and to f32 only, and arithmetic is done there",
+        f"the CUDA printer has no text for '{op.name}' of {narrow}",
+        f"{narrow} is converted from and to f32 only, and arithmetic is done there",
     )
 
 
@@ -240,11 +244,6 @@ def _convert(op: Operation, operands: list[Text]) -> Text:
     return cast(target, operands[0])
 
 
-def _convert_float(op: Operation, operands: list[Text]) -> Text:
-    name = element(op.operands[0].type).to_float
-    return call(name, *operands) if name else _convert(op, operands)
-
-
 def _select(op: Operation, operands: list[Text]) -> Text:
     return ternary(*operands)
 
@@ -263,11 +262,10 @@ _HANDLERS: dict[type[Operation], Callable[[Operation, list[Text]], Text]] = {
     **dict.fromkeys(
         (
             arith.IndexCastOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp,
+            arith.ExtFOp, arith.TruncFOp,
         ),
         _convert,
     ),
-    arith.ExtFOp: _convert_float,
-    arith.TruncFOp: _convert_float,
 }  # fmt: skip
 ACCUMULATIONS: dict[type[Operation], str] = {
     arith.AddfOp: "+", arith.AddiOp: "+", arith.SubfOp: "-", arith.SubiOp: "-",

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
+    ReducedPrecisionFloatType,
     VectorType,
 )
 from xdsl.ir import Attribute
@@ -23,7 +24,7 @@ from xdsl.ir import Attribute
 from dlc.backend.cuda.print.prelude import PRELUDE
 from dlc.dialects.layouts import static_shape
 from dlc.escapes import c_comment, c_identifier
-from dlc.ir.elements import element, find_element
+from dlc.ir.elements import NARROW, element, find_element
 
 COLUMNS = 100
 """The longest line of printed text."""
@@ -126,8 +127,8 @@ def ternary(condition: Text, then: Text, otherwise: Text) -> Text:
     return Text(text, Level.TERNARY, 1 + max(condition.depth, then.depth, otherwise.depth))
 
 
-HALF_HEADERS = {"__half": "cuda_fp16", "__nv_bfloat16": "cuda_bf16"}
-"""The C types of f16 and bf16, and what in the prelude declares them."""
+HEADERS = {row.c: row.header for row in NARROW}
+"""The C types of f16, bf16 and floats of 8 bits, and what in the prelude declares them."""
 _VECTORS = {"float": (2, 4), "int": (2, 4), "long long": (2,)}
 """The elements and widths of CUDA's vectors that have a text; `packed` stands for others."""
 
@@ -160,6 +161,8 @@ def unsigned(type: str) -> str:
 def constant(value: Attribute) -> Text | None:
     """A scalar constant in C; floats have the fewest digits that give back the value."""
     if isinstance(value, FloatAttr) and isinstance(value.type, AnyFloat):
+        if isinstance(value.type, ReducedPrecisionFloatType):
+            return Text(f"{element(value.type).c}{{{value.type.encode_bits(value.value.data):#x}}}")
         text = _float(value.value.data, single=not isinstance(value.type, Float64Type))
         rounding = element(value.type).from_float
         return call(rounding, text) if rounding else text

@@ -105,6 +105,6 @@ def c_element(ref: SSAValue, op: Operation) -> str:
         fail(
             op,
             f"the CUDA printer has no C type for elements of {ref.type}",
-            "f16, bf16, f32, f64, booleans and integers of 8 to 64 bits have one",
+            "floats of 8 to 64 bits, booleans and integers of 8 to 64 bits have one",
         )
     return name

@@ -10,6 +10,7 @@ What the CUDA C++ and the host header both supply under one name is not here: ``
 
 from collections.abc import Iterable
 
+from dlc.backend.cuda.print.prelude_float8 import FLOAT8_FUNCTIONS
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.backend.cuda.print.prelude_mma import MMA_FUNCTIONS
 from dlc.backend.cuda.print.prelude_series import SERIES_FUNCTIONS
@@ -178,6 +179,14 @@ def _header(name: str, what: str) -> Function:
 
 
 _FUNCTIONS = [
+    Function(
+        "bit_cast",
+        "The bits of a value as another type of the same size.",
+        f"template <class T, class V>\n{INLINE} T bit_cast(V value)",
+        "static_assert(sizeof(T) == sizeof(V));\nT result;\n"
+        "memcpy(&result, &value, sizeof(T));\nreturn result;",
+    ),
+    *FLOAT8_FUNCTIONS,
     _header("cuda_fp16", "__half and its conversions"),
     _header("cuda_bf16", "__nv_bfloat16 and its conversions"),
     _rounding("f16", "__half", "__float2half_rn", "cuda_fp16"),
@@ -365,13 +374,6 @@ _FUNCTIONS = [
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
-    ),
-    Function(
-        "bit_cast",
-        "The bits of a value as another type of the same size.",
-        f"template <class T, class V>\n{INLINE} T bit_cast(V value)",
-        "static_assert(sizeof(T) == sizeof(V));\nT result;\n"
-        "memcpy(&result, &value, sizeof(T));\nreturn result;",
     ),
     Function(
         "philox",

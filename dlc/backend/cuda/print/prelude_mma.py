@@ -107,8 +107,8 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         for name, fragment in zip("abc", layouts, strict=True)
     )
     host = f"{named}return dlc::mma<{factor}, {to.c}, {sizes.k}>(a, b, c, at_a, at_b, at_c);"
-    headers = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
-    needs = ("packed", headers[factors]) if factors in headers else ()
+    header = element(shape.element).header
+    needs = ("packed", header) if header else ()
     return Function(
         mma_name(shape, sums),
         "C + A B of matrices that the lanes of a warp hold together (PTX ISA: mma).",

@@ -31,7 +31,7 @@ from dlc.backend.cuda.print.c_remainders import remainder_from
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
     COLUMNS,
-    HALF_HEADERS,
+    HEADERS,
     Level,
     Text,
     binary,
@@ -232,7 +232,7 @@ class _KernelPrinter(Accesses):
         self.line("}")
         self.written[func] = range(len(self.lines))
         text = "\n".join(self.lines) + "\n"
-        self.helpers.update(header for type, header in HALF_HEADERS.items() if type in text)
+        self.helpers.update(header for type, header in HEADERS.items() if type in text)
         return text
 
     def _ops(self, block: Block) -> None:

@@ -32,7 +32,7 @@ from dlc.transforms.tensor.decompositions.scalar import (
     Number,
     Scalar,
     compute_type,
-    is_half,
+    is_narrow,
     is_unsigned,
     number,
     storage_type,
@@ -168,7 +168,7 @@ class TensorBuilder:
         number is not rounded to a half first unless `within` says so, nor is a tensor of f64
         without dimensions, which stands for one.
         """
-        exact = within is None and is_half(self.element)
+        exact = within is None and is_narrow(self.element)
         within = within or self.element
         calculated = compute_type(within)
         given = [v for v in inputs if isinstance(v, SSAValue)]
@@ -177,7 +177,7 @@ class TensorBuilder:
 
         def converted(x: Scalar, source: SSAValue) -> Scalar:
             if not (exact and element_of(source) == f64 and not shape_of(source)):
-                x = x.to(within, explicit=is_half(within))
+                x = x.to(within, explicit=is_narrow(within))
             return x.to(calculated)
 
         def body(*scalars: Scalar) -> Scalar:

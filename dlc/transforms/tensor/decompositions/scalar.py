@@ -10,8 +10,6 @@ from typing import TypeAlias
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AnyFloat,
-    BFloat16Type,
-    Float16Type,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -24,6 +22,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects.size import ValueOp
+from dlc.ir.elements import find_element
 from dlc.ir.evaluate import scalar
 from dlc.ir.math_operations import operation
 from dlc.ir.rounding import for_storage
@@ -36,9 +35,9 @@ def is_float(element: Attribute) -> bool:
     return isinstance(element, AnyFloat)
 
 
-def is_half(element: Attribute) -> bool:
-    """True for f16 and bf16, which convert from and to f32 only."""
-    return isinstance(element, Float16Type | BFloat16Type)
+def is_narrow(element: Attribute) -> bool:
+    """True for f16, bf16 and floats of 8 bits, which convert from and to f32 only."""
+    return (row := find_element(element)) is not None and row.is_narrow
 
 
 def is_unsigned(element: Attribute) -> bool:
@@ -58,10 +57,10 @@ def storage_type(element: Attribute) -> Attribute:
 
 def compute_type(element: Attribute) -> Attribute:
     """
-    The type to calculate in: f32 for f16 and bf16, which are storage; i32 for unsigned bytes and
-    for booleans, whose sums, products and order are then those of 0 and 1.
+    The type to calculate in: f32 for floats of 16 and 8 bits, which are storage; i32 for unsigned
+    bytes and for booleans, whose sums, products and order are then those of 0 and 1.
     """
-    if is_half(element):
+    if is_narrow(element):
         return f32
     return i32 if is_unsigned(element) or element == i1 else element
 
@@ -304,20 +303,21 @@ class Scalar:
     def to(self, element: Attribute, *, explicit: bool = False) -> Scalar:
         """
         This scalar converted: floats round to nearest, floats become integers by truncation,
-        integers wrap, and a boolean is whether the value differs from 0. Between f32 and f16 or
-        bf16, that is done where the value reaches memory, unless the program says so `explicit`ly.
+        integers wrap, and a boolean is whether the value differs from 0. Between f32 and what is
+        narrower, that is done where the value reaches memory, unless the program says so
+        `explicit`ly.
         """
         if element == self.element:
             return self
         if is_unsigned(self.element):
             return self._make(arith.ExtUIOp(self.value, i32), i32).to(element)
-        if f32 not in (element, self.element) and (is_half(element) or is_half(self.element)):
+        if f32 not in (element, self.element) and (is_narrow(element) or is_narrow(self.element)):
             return self.to(f32, explicit=explicit).to(element, explicit=explicit)
         if element == i1:
             return self.ne(0)
         if is_float(element):
             op = self._conversion_to_float(element)
-            if not explicit and (is_half(element) or is_half(self.element)):
+            if not explicit and (is_narrow(element) or is_narrow(self.element)):
                 for_storage(op)
             return self._make(op, element, self.value.name_hint)
         if self.is_float:
