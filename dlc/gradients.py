@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from dlc.frontend.arguments import Argument
@@ -79,7 +78,8 @@ class Gradients:
         given = tuple(tensor.requires_grad for tensor in bound)
         if given not in self._requiring:
             self._check_written(bound[number] for number in self.program.written)
-            leaves, written = _in_eager(self.program, _leaves_of_call(self.program, bound))
+            own = _inputs_of_call(self.program, bound, again=False)
+            leaves, written = _in_eager(self.program, own)
             self._check_written(written)
             self._requiring[given] = [
                 isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
@@ -122,13 +122,13 @@ class _Recomputed(torch.autograd.Function):
         return results
 
     @staticmethod
-    @once_differentiable
     def backward(  # type: ignore[override]
         ctx: Any, *gradients: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         program, places = ctx.call
         bound: Sequence[torch.Tensor] = ctx.saved_tensors
-        own = _leaves_of_call(program, bound)
+        again = torch.is_grad_enabled()  # with create_graph=True
+        own = _inputs_of_call(program, bound, again=again)
         leaves, _ = _in_eager(program, own)
         given = [
             (leaves[place], gradient)
@@ -140,6 +140,7 @@ class _Recomputed(torch.autograd.Function):
             [leaf for leaf, _ in given],
             list(wanted.values()),
             [gradient for _, gradient in given],
+            create_graph=again,
             allow_unused=True,
         )
         left = dict(zip(wanted, found, strict=True))
@@ -154,14 +155,17 @@ def _as_tensor(leaf: torch.Tensor | float) -> torch.Tensor:
     return torch.tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else None)
 
 
-def _leaves_of_call(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _inputs_of_call(
+    program: ImportedProgram, bound: Sequence[torch.Tensor], *, again: bool
+) -> list[torch.Tensor]:
     """
-    The tensors to take gradients of: each input is a leaf of its own, even if two are one tensor or
+    The tensors to take gradients of: each input is one of its own, even if two are one tensor or
     views of one, and the rest are the module's, but for copies of what the program writes to.
-    Complex tensors are such as the call has them, not the pairs that `@main` takes.
+    Inputs are leaves, or, where gradients are differentiated `again`, computed from those of the
+    call. Complex tensors are such as the call has them, not the pairs that `@main` takes.
     """
     return [
-        _leaf_of(argument, tensor)
+        _input_of(argument, tensor, again)
         for argument, tensor in zip(program.arguments, _with_copies(program, bound), strict=True)
     ]
 
@@ -172,14 +176,19 @@ def _with_copies(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> lis
     return [copies.get(number, tensor) for number, tensor in enumerate(bound)]
 
 
-def _leaf_of(argument: Argument, tensor: torch.Tensor) -> torch.Tensor:
+def _input_of(argument: Argument, tensor: torch.Tensor, again: bool) -> torch.Tensor:
     if not argument.guard.dtype.is_complex:
-        own = argument.kind == "input"
-        return tensor.detach().requires_grad_(tensor.requires_grad) if own else tensor
+        return _own(tensor, again) if argument.kind == "input" else tensor
     held = argument.tensor
     if held is not None and held.data_ptr() == tensor.data_ptr():
         return held
-    return torch.view_as_complex(tensor.detach()).requires_grad_(tensor.requires_grad)
+    return torch.view_as_complex(_own(tensor, again))
+
+
+def _own(tensor: torch.Tensor, again: bool) -> torch.Tensor:
+    if again and tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _in_eager(

@@ -58,6 +58,24 @@ def test_of_one_tensor_twice_and_of_its_view():
     check(lambda a, b: a[1:] * b.exp(), x, x[1:])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_of_gradients(dtype: torch.dtype) -> None:
+    """A penalty on the gradient of an input has gradients in the weight, those again."""
+    weight, x = (torch.randn(s, dtype=dtype, requires_grad=True) for s in ((4, 3), (2, 4)))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).sin().abs().sum()
+
+    derivatives: list[tuple[torch.Tensor, ...]] = []
+    for f in (program, dlc.compile(program, (x,), backend="host")):
+        (first,) = torch.autograd.grad(f(x), x, create_graph=True)
+        penalty = first.abs().pow(2).sum()
+        second = torch.autograd.grad(penalty, [x, weight], create_graph=True)
+        third = torch.autograd.grad(second[0].abs().sum(), [x, weight])
+        derivatives.append((first, *second, *third))
+    torch.testing.assert_close(derivatives[1], derivatives[0])
+
+
 @pytest.mark.parametrize(
     "held",
     [
