@@ -28,6 +28,9 @@ def clamp(x: Scalar, low: Scalar | Number, high: Scalar | Number) -> Scalar:
     return x.maximum(low).minimum(high)
 
 
+SIXTH = 1 / 6
+"""What hard sigmoids are multiplied by, as eager on a GPU does: a division calls in a branch."""
+
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     **{
         aten: s.function(name.removeprefix("math."))
@@ -36,8 +39,8 @@ UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     },
     "abs": lambda x: x.abs(),
     "frac": lambda x: x - s.trunc(x),
-    "hardsigmoid": lambda x: clamp(x + 3.0, 0.0, 6.0) / 6.0,
-    "hardswish": lambda x: x * clamp(x + 3.0, 0.0, 6.0) / 6.0,
+    "hardsigmoid": lambda x: clamp(x + 3.0, 0.0, 6.0) * SIXTH,
+    "hardswish": lambda x: x * clamp(x + 3.0, 0.0, 6.0) * SIXTH,
     "log_sigmoid": lambda x: x.minimum(0.0) - s.log1p(s.exp(-x.abs())),
     "mish": lambda x: x * s.tanh(s.log1p(s.exp(x))),
     "neg": lambda x: -x,
