@@ -250,6 +250,7 @@ def _problem(
         column_edges=column_edges,
         lines=(row_lines, column_lines),
         stored=_stored(outer, (row, column)),
+        strided=(_is_strided(row, chunked, reduce), _is_strided(column, chunked, reduce)),
         divided=any(
             subscript.coefficient(axis) is None
             for op in outer.body.block.ops
@@ -319,11 +320,25 @@ def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> fl
     The elements that a load takes for a point along an axis and one of a chunk: as far as two such
     points lie apart; where windows overlap, shared by those of one.
     """
-    walked = _walked(reduce)
-    own = [s for s in op.subscripts if axis in s.values()]
+    own, walked = [s for s in op.subscripts if axis in s.values()], _walked(reduce)
+    shared = prod(reduce.hint(a) for s in own for a in walked if a in s.values())
+    return _step_in_slab(op, axis, reduce) / shared
+
+
+def _step_in_slab(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> int:
+    """How far apart neighbours along an axis are in what a chunk has of an operand."""
+    own, walked = [s for s in op.subscripts if axis in s.values()], _walked(reduce)
     steps = (abs(s.coefficient(axis) or 1) // _common_step(s, (axis, *walked)) for s in own)
-    step = max(steps, default=1)
-    return step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
+    return max(steps, default=1)
+
+
+def _is_strided(
+    axis: BlockArgument,
+    chunked: Mapping[loop.LoadOp, frozenset[SSAValue]],
+    reduce: loop.ReduceOp,
+) -> bool:
+    """`Problem.strided` of an axis."""
+    return any(_step_in_slab(op, axis, reduce) > 1 for op, v in chunked.items() if axis in v)
 
 
 def _walked(reduce: loop.ReduceOp) -> Sequence[BlockArgument]:

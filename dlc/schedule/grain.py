@@ -83,15 +83,19 @@ def stored_seconds(
     """
     Seconds that L2 takes for parts of sectors that are stored after the first, by blocks that are
     at their ends together: of a sector, an instruction of a warp has what lanes hold that are
-    neighbours in memory, each a strip of those that it holds, and so many `between` two strips.
+    neighbours in memory, each a strip of those that it holds, and so many `between` two strips; of
+    windows with strides it may have single points, as `permute-register-tile` deals them.
     Where rows begin within sectors, neighbouring blocks store parts of those that they share, if
     that is more.
     """
     side, step, width = problem.stored
     points, own = spread[side][0], held[side][0]
     sector, strip = SECTOR_BYTES // problem.bytes_, next((n for n in STRIPS if own % n == 0), own)
-    lanes = max(min(points // own, sector / (strip * step)), 1)
-    parts = sector / min(gcd(width, strip) * lanes * between, sector)
+    parts = min(
+        sector
+        / min(gcd(width, n) * max(min(points // own, sector / (n * step)), 1) * between, sector)
+        for n in ((strip, 1) if problem.strided[side] else (strip,))
+    )
     results = problem.batch * problem.results
     again = results * problem.bytes_ * (parts - 1)
     seconds = target.stored_rate * again / target.l2_bandwidth

@@ -78,6 +78,9 @@ class Problem:
     stored: tuple[int, int, int] = (1, 1, 4)
     """Along what the results are in memory, 0 for rows and 1 for columns; how far apart neighbours
     along that are, in elements, and how many can be stored at once."""
+    strided: tuple[bool, bool] = (False, False)
+    """True of rows, and of columns, if neighbours lie apart in a slab, as of windows with strides:
+    threads may then have single points, each beside those of others."""
     divided: bool = False
     """True if where results are stored is a quotient, as of places that are one axis."""
     gaps: int = 1

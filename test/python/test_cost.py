@@ -207,6 +207,15 @@ def test_blocks_store_whole_rows_that_begin_within_sectors() -> None:
     assert aligned.spread[0][0] < 54
 
 
+def test_single_points_of_threads_fill_sectors() -> None:
+    """Of windows with strides, in rows of odd length: strips of four are stored in parts."""
+    problem = Problem(16, 32765, 64, 21, stored=(0, 1, 1))
+    strided = replace(problem, strided=(True, False))
+    best, strips = candidates(strided, H100)[0], candidates(problem, H100)[0]
+    assert best.seconds < strips.seconds
+    assert best.stored_seconds < replace(best, problem=problem).stored_seconds
+
+
 def test_long_sums_of_few_products_fill_the_chip() -> None:
     best = candidates(Problem(1, 32, 32, 1 << 19), H100)[0]
     assert best.blocks >= H100.sms
@@ -264,6 +273,7 @@ def test_windows_with_strides_are_tiled_along_rows_of_results() -> None:
     (tiled,) = filter(None, found)
     assert tiled.row is tiled.outer.axes[-1]
     assert tiled.problem.stored == (0, 1, 1)
+    assert tiled.problem.strided == (True, False)
 
 
 def test_clusters_find_their_sms_in_one_part_of_the_chip() -> None:
