@@ -24,7 +24,7 @@ from dlc.simulator.cluster_memory import ClusterMemory
 from dlc.simulator.divergence import Rendezvous, Step, run_groups
 from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import Machine, Mask
+from dlc.simulator.machine import Machine, Mask, raise_hazard
 from dlc.simulator.mbarriers import Mbarriers
 from dlc.simulator.registers import RegisterPool
 from dlc.target import TMA_ALIGNMENT
@@ -105,6 +105,19 @@ class Program:
         for memory in self.memory.values():
             if isinstance(memory, ClusterMemory):
                 memory.finish()
+
+    def end(self) -> None:
+        """
+        Lets go of what holds itself, which Python would look for once there are many objects: they
+        are few here, of gigabytes.
+        """
+        self.steps.clear()
+        self.machine.report = raise_hazard
+        for memory in self.memory.values():
+            if not isinstance(memory, ClusterMemory):
+                memory.guard = None
+            if isinstance(memory, Memory):
+                memory.shadow = None
 
     # Values.
 

@@ -52,7 +52,7 @@ class Machine:
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
         self.order = BlockOrder()
-        self.report: Callable[[Hazard], None] = _raise
+        self.report: Callable[[Hazard], None] = raise_hazard
         """Receives each hazard after which the kernel can go on."""
         self.begin(range(cluster))
 
@@ -173,7 +173,7 @@ class Machine:
         return Hazard(kind, op, sentence, [*(self.access(op, int(lane)) for lane in lanes), *past])
 
 
-def _raise(hazard: Hazard) -> None:
+def raise_hazard(hazard: Hazard) -> None:
     raise hazard
 
 

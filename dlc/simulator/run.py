@@ -63,13 +63,23 @@ def run_kernel(
         if options.found is not None:
             options.found.clear()
         try:
-            outputs = _Run(kernel_func, inputs, options).all_blocks(groups)
+            outputs = _run_once(kernel_func, inputs, options, groups)
             break
         except Deadlock as deadlock:
             groups = divided(groups, deadlock)
     if len(groups) > 1:
-        _Run(kernel_func, inputs, options).all_blocks(groups[::-1])
+        _run_once(kernel_func, inputs, options, groups[::-1])
     return outputs
+
+
+def _run_once(
+    func: kernel.FuncOp, inputs: Sequence[Array], options: Options, groups: Sequence[Mask]
+) -> list[Array]:
+    run = _Run(func, inputs, options)
+    try:
+        return run.all_blocks(groups)
+    finally:
+        run.program.end()
 
 
 def _key(hazard: Hazard) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 
@@ -17,6 +18,7 @@ from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.remarks import collect
 from dlc.simulator import run_module
+from dlc.simulator.machine import Machine
 
 
 def schedule(
@@ -121,6 +123,19 @@ def test_products(name: str) -> None:
     interpret(case, module, name)
     orders = [{"order": order, "async_mode": mode} for order, mode in MODES]
     on_host(case, module, name, orders)
+
+
+def test_no_memory_is_left_of_a_run() -> None:
+    """Gigabytes in few objects, which Python does not look for soon if they hold each other."""
+    case, text = CASES["by TMA, with a producer"]
+    module = steps(case, text)
+    gc.collect()
+    gc.disable()
+    try:
+        interpret(case, module, "no collection")
+        assert not [found for found in gc.get_objects() if type(found) is Machine]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
