@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import loop_cases
@@ -79,8 +80,9 @@ def obeyed(module: ModuleOp, step: str) -> list[TextError]:
     return errors
 
 
+@cache
 def read_back(text: str) -> None:
-    """The text of a verified module parses back to itself."""
+    """The text of a verified module parses back to itself, which is seen once of a text."""
     assert str(Parser(register(Context()), text).parse_module()) == text
 
 

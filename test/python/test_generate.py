@@ -105,11 +105,14 @@ def text(length: int, start: int) -> list[int]:
 
 
 def test_prompts_of_mixed_lengths_batched_and_alone(model: LlamaForCausalLM) -> None:
-    """Also in chunks, and in a batch with empty rows; no length compiles anything."""
-    lengths = [1 + 7 * row % 61 for row in range(64)]
+    """
+    Also in chunks, up to, at and beyond their ends, and in a batch with empty rows; no length
+    compiles anything.
+    """
+    lengths = [1, 17, 61, 16, 2, 33, 15, 48, 32, 18, 49, 34]
     prompts = [text(length, 131 * row) for row, length in enumerate(lengths)]
     expected = [by_transformers(model, prompt, 4) for prompt in prompts]
-    together = Generator(model, 64, 80, chunk=16, backend="host")
+    together = Generator(model, len(prompts), 80, chunk=16, backend="host")
     assert together(prompts, 4) == expected
     assert together(prompts[:5], 4) == expected[:5]
     alone = Generator(model, 1, 80, chunk=64, backend="host")

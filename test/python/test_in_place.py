@@ -306,3 +306,21 @@ def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...], comb
         found, expected = compiled(*states, x), f(*exact, x.double())
         for one, other in ((found, expected), *zip(states, exact, strict=True)):
             torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("chosen", ["eq", "lt"])
+def test_a_condition_of_much_that_is_used_again(chosen: str) -> None:
+    """What it is computed of is computed in the kernel once, however many ways lead to it."""
+    compared = getattr(torch, chosen)
+
+    def f(cache: torch.Tensor, x: torch.Tensor) -> None:
+        number = x
+        for _ in range(24):
+            number = number * number + number
+        cache.copy_(torch.where(compared(number, 2), x, cache))
+
+    x, cache = torch.arange(-3, 4), torch.full((7,), 9)
+    expected, ours = cache.clone(), cache.clone()
+    f(expected, x)
+    dlc.compile(f, (cache, x), backend="host")(ours, x)
+    assert torch.equal(ours, expected)

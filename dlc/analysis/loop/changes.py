@@ -73,6 +73,17 @@ def _covers(kernel: KernelOp, store: StoreOp) -> bool:
     return not store.where and whole and len(bare) == len(axes) and {*bare} == {*extents}
 
 
+def may_pin(flag: SSAValue) -> bool:
+    """False if a condition says more than that axes are numbers, whatever it loads may say."""
+    match flag.owner:
+        case arith.AndIOp() as both:
+            return may_pin(both.lhs) and may_pin(both.rhs)
+        case arith.CmpiOp() as equality:
+            return equality.predicate.value.data == EQUAL
+        case other:
+            return isinstance(other, LoadOp)
+
+
 def _pins(flag: SSAValue) -> dict[BlockArgument, SSAValue]:
     """
     The axes that a condition says to be numbers, with these, which are known before what mentions

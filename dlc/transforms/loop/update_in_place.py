@@ -13,7 +13,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.loop.changes import Changes, changes_of
+from dlc.analysis.loop.changes import Changes, changes_of, may_pin
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.axes import loops_around
@@ -151,21 +151,33 @@ def _with_condition(kernel: KernelOp) -> KernelOp:
 
 
 def _producer_of_condition(kernel: KernelOp) -> KernelOp | None:
-    """A kernel that computes point by point what a condition of a last choice is computed of."""
+    """
+    The last of the kernels that compute point by point what a condition of a last choice is
+    computed of: those before it may be read by it, and are so computed once.
+    """
     uses = list(kernel.output_refs[0].uses)
     choice = uses[0].operation.operands[0].owner if len(uses) == 1 else None
-    if not isinstance(choice, arith.SelectOp):
+    if not isinstance(choice, arith.SelectOp) or not may_pin(choice.cond):
         return None
     pending: list[SSAValue] = [choice.cond]
+    looked_at: set[SSAValue] = set()
+    found: list[KernelOp] = []
     while pending:
-        op = pending.pop().owner
+        if (value := pending.pop()) in looked_at:
+            continue
+        looked_at.add(value)
+        op = value.owner
         if isinstance(op, LoadOp) and isinstance(op.ref, BlockArgument):
             producer = kernel.inputs[op.ref.index].owner
-            if isinstance(producer, KernelOp) and _is_pointwise(producer):
-                return producer
+            if isinstance(producer, KernelOp) and producer not in found and _is_pointwise(producer):
+                found.append(producer)
         elif isinstance(op, Operation):
             pending += op.operands
-    return None
+    last = found[0] if found else None
+    for other in found[1:]:
+        if last is not None and other.parent is last.parent and last.is_before_in_block(other):
+            last = other
+    return last
 
 
 def _is_pointwise(kernel: KernelOp) -> bool:
