@@ -57,6 +57,7 @@ CASES: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
      lambda y: F.avg_pool1d(y, 3, 2), (2, 3, 23)),
     ("grouped", nn.Conv1d(4, 6, 3, groups=2), lambda y: y.sum(2), (2, 4, 9)),
     ("transposed", nn.ConvTranspose2d(3, 4, 3, padding=1), lambda y: y.mean((2, 3)), (2, 3, 4, 5)),
+    ("scaled", nn.Conv1d(3, 4, 3), lambda y: (y * -0.5).mean(2), (2, 3, 9)),
     ("rows", nn.Linear(7, 5), lambda y: y.sum(0), (6, 7)),
     ("columns", Left(), lambda y: y.sum(1), (7, 6)),
 )  # fmt: skip
@@ -65,6 +66,8 @@ WINDOWS: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
      (2, 3, 4, 3)),
     ("pool of two of a class", nn.ConvTranspose1d(2, 3, 4, stride=2), lambda y: F.avg_pool1d(y, 4),
      (2, 2, 7)),
+    ("mean of padded places", nn.ConvTranspose1d(3, 2, 3, stride=2, padding=1, output_padding=1),
+     lambda y: (y / 4).mean(2), (2, 3, 5)),
     ("mean of odd places", nn.ConvTranspose1d(3, 2, 3, stride=2), lambda y: y.mean(2), (2, 3, 5)),
     ("dilated", nn.ConvTranspose1d(2, 3, 4, stride=3, dilation=2, padding=2),
      lambda y: F.avg_pool1d(y, 3), (1, 2, 6)),
@@ -79,6 +82,7 @@ KEPT: tuple[tuple[str, nn.Module, After, tuple[int, ...]], ...] = (
     ("no rows", nn.Linear(7, 5), lambda y: y.sum(0), (0, 7)),
     ("padded", nn.Conv1d(3, 4, 3), lambda y: F.avg_pool1d(y, 2, padding=1), (1, 3, 8)),
     ("not linear", nn.Linear(7, 5), lambda y: y.relu().sum(0), (6, 7)),
+    ("scaled by infinity", nn.Linear(7, 5), lambda y: (y * torch.inf).sum(0), (6, 7)),
     ("read twice", nn.Linear(7, 5), lambda y: y - y.mean(0), (6, 7)),
     ("of weights", nn.Linear(7, 6), lambda y: y.sum(1), (6, 7)),
     (

@@ -27,12 +27,13 @@ class ReorderSumsPass(ModulePass):
     products is their sum, as of the windows of an average pooling behind a convolution or a linear
     layer (distributivity).
 
-    *Legal when* nothing else reads the sums of products, or what a summand such as a bias is added
-    to; and no factor varies along an axis of the outer sum together with the other one, once places
-    of a transposed convolution that meet points of its window by turns are summed as one window.
-    What is multiplied with a sum must be a parameter, which is taken for finite (or NaN): of
-    infinity, sums of numbers of both signs would make infinity, not NaN. f32 and f64 only, where
-    the bound of the error is the same in either order.
+    *Legal when* nothing else reads the sums of products, or what is made of them by adding a
+    summand, as a bias, and by finite constants as factors; and no factor varies along an axis
+    of the outer sum together with the other one, once places of a transposed convolution that
+    meet points of its window by turns are summed as one window. What is multiplied with a sum
+    must be a parameter, which is taken for finite (or NaN): of infinity, sums of numbers of
+    both signs would make infinity, not NaN. f32 and f64 only, where the bound of the error is
+    the same in either order.
     *Faster because* there are as many products less as a window has points: of 4 x 4, a sixteenth;
     and where only classes of places are joined, the same products are one sum, and none is stored.
     It is done where the estimate of the kernels is clearly below that of the old ones.

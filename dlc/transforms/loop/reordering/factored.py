@@ -87,25 +87,18 @@ def _summing(
 
 
 def _take_out(found: NestedSum) -> None:
-    """Puts the inner sum, and a summand so many times, in the place of the sum around it."""
-    total, inner = found.total, found.inner
-    inner.detach()
-    Rewriter.insert_op(inner, InsertPoint.before(total))
-    whole: SSAValue = inner.results[0]
-    if len(found.loads) > 2:
-        (load,) = (op for op in total.body.block.ops if isinstance(op, loop.LoadOp))
-        load.detach()
-        builder = Builder(InsertPoint.before(total))
-        summand = builder.insert(load).result
-        if found.repeats > 1:
-            count = builder.insert(arith.ConstantOp(_number(found.repeats, summand.type))).result
-            summand = builder.insert(arith.MulfOp(summand, count)).result
-        for op in list(total.body.block.ops):
-            if isinstance(op, arith.AddfOp):
-                op.detach()
-                op.operands = [whole, summand]
-                whole = builder.insert(op).result
-    Rewriter.replace_op(total, [], [whole])
+    """Puts the inner sum, and a summand so many times, with constants, in the place of the sum
+    around it."""
+    total, builder = found.total, Builder(InsertPoint.before(found.total))
+    for op in [op for op in total.body.block.ops if op is not total.yielded]:
+        op.detach()
+        builder.insert(op)
+        if isinstance(op, loop.LoadOp) and found.repeats > 1:
+            count = builder.insert(arith.ConstantOp(_number(found.repeats, op.result.type)))
+            often = builder.insert(arith.MulfOp(op.result, count.result))
+            op.result.replace_all_uses_with(often.result)
+            often.operands[0] = op.result
+    Rewriter.replace_op(total, [], [total.yielded.values[0]])
 
 
 def _number(value: int, type: Attribute) -> FloatAttr:

@@ -114,24 +114,26 @@ def _taps(
         return name.evaluate(at) if all(e.evaluate(at) >= 0 for e in where) else None
 
     period = lcm(step, *(_period(e) for e in (name, *where)))
-    for classes in (period, extent):  # or each place is a class of its own
-        met = _met(point, classes, extent, inner.extent(offset), step)
+    fewer = (n for n in range(2, period + 1) if period % n == 0)
+    for classes in (*fewer, extent):  # or each place is a class of its own
+        met = _met(point, classes, min(extent, 2 * period), inner.extent(offset), step)
         if met:
             return _Taps(total, inner, filter, place, offset, classes, step, met)
     return None
 
 
 def _met(
-    point: Callable[[int, int], int | None], classes: int, extent: int, offsets: int, step: int
+    point: Callable[[int, int], int | None], classes: int, places: int, offsets: int, step: int
 ) -> Sequence[int]:
     """For each point of a window the class that meets it; nothing unless one does, at one offset,
     and all places of a class meet the same."""
     met: dict[int, int] = {}
-    for kind, number in product(range(min(classes, extent)), range(offsets)):
-        found = point(kind, number)
-        if kind + classes < extent and point(kind + classes, number) != found:
-            return ()
-        if found is not None:
+    for place, number in product(range(places), range(offsets)):
+        found, kind = point(place, number), place % classes
+        if place != kind:
+            if point(kind, number) != found:
+                return ()
+        elif found is not None:
             if found in met or number != found // step:
                 return ()
             met[found] = kind
@@ -143,7 +145,7 @@ def _values(atom: SSAValue | FloorDiv | Mod) -> set[SSAValue]:
 
 
 def _period(expr: Expr) -> int:
-    """After how many points the remainders in an expression come again."""
+    """After how many points, or a part of as many, the remainders in an expression come again."""
     atoms = [atom for atom, _ in expr.terms if isinstance(atom, FloorDiv | Mod)]
     return lcm(*(atom.divisor * _period(atom.base) for atom in atoms))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView
 from dataclasses import dataclass
 from itertools import chain
-from math import prod
+from math import isfinite, prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, Float64Type
+from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.traits import ConstantLike
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -45,7 +46,7 @@ class Chain:
 @dataclass(frozen=True)
 class NestedSum:
     """A sum over some axes of a sum of products, and of a summand that is loaded, if there is one,
-    in one kernel."""
+    times constants, in one kernel."""
 
     kernel: loop.KernelOp
     total: loop.ReduceOp
@@ -103,17 +104,9 @@ def nested_sum(kernel: loop.KernelOp) -> NestedSum | str:
     total, inner = reduces
     if total.yielded.where:
         return "it is summed where conditions hold"
-    added = [op for op in total.body.block.ops if op not in (inner, total.yielded)]
-    (value,), loads = total.yielded.values, list[loop.LoadOp]()
-    if added:
-        kinds = [type(op) for op in added]
-        if kinds != [loop.LoadOp, arith.AddfOp] or value is not added[1].results[0]:
-            return "what is summed is not the sum alone, or with what is loaded"
-        if {*added[1].operands} != {inner.results[0], added[0].results[0]}:
-            return "what is summed is not the sum and what is loaded"
-        loads = [op for op in added if isinstance(op, loop.LoadOp)]
-    elif value is not inner.results[0]:
-        return "what is summed is not the sum alone"
+    loads = _summands(total, inner)
+    if isinstance(loads, str):
+        return loads
     factors = [op for op in inner.body.block.ops if isinstance(op, loop.LoadOp)]
     if tuple(type(op) for op in inner.body.block.ops) != _PRODUCT:
         return "its products are not of two elements"
@@ -125,6 +118,42 @@ def nested_sum(kernel: loop.KernelOp) -> NestedSum | str:
     if inner.yielded.where:
         return "its products are summed where conditions hold"
     return _obstacle(found) or found
+
+
+def _summands(total: loop.ReduceOp, inner: loop.ReduceOp) -> list[loop.LoadOp] | str:
+    """What is loaded and added to the sum of products, at most one element, where all that `total`
+    sums is that sum, and this, times constants; else why it is something else."""
+    value, loads, added = inner.results[0], list[loop.LoadOp](), list[SSAValue]()
+    for op in total.body.block.ops:
+        match op:
+            case loop.LoadOp():
+                loads.append(op)
+            case arith.AddfOp() if value in op.operands and not added:
+                added = [operand for operand in op.operands if operand is not value]
+                value = op.result
+            case arith.MulfOp() | arith.DivfOp() if _is_scaled(op, value):
+                value = op.result
+            case arith.ConstantOp() | loop.ReduceOp() | loop.YieldOp():
+                pass
+            case _:
+                return "what is summed is not the sum alone, or with what is loaded"
+    if value is not total.yielded.values[0]:
+        return "what is summed is not the sum alone"
+    if added != [load.result for load in loads]:
+        return "what is summed is not the sum and what is loaded"
+    return loads
+
+
+def _is_scaled(op: arith.MulfOp | arith.DivfOp, value: SSAValue) -> bool:
+    """True if a value is multiplied with a finite constant, or divided by one that is not zero."""
+    divides = isinstance(op, arith.DivfOp)
+    if op.lhs is not value and (divides or op.rhs is not value):
+        return False
+    other = ConstantLike.get_constant_value(op.rhs if op.lhs is value else op.lhs)
+    if not isinstance(other, FloatAttr):
+        return False
+    number = other.value.data
+    return isfinite(number) and not (divides and number == 0)
 
 
 def _obstacle(found: NestedSum) -> str:
