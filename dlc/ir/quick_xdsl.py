@@ -10,7 +10,7 @@ What operations are made of is `dlc.ir.quick_operations`, texts are `dlc.ir.quic
 *Faster because* a question whether a value is of a class goes no detour by classes that are
 registered as subclasses, which no class of an IR is; values and operations are hashed by Python
 itself; named operands are looked up in the tuple that an operation has, not in a view of it made
-for the purpose; sizes of segments are unpacked once; the operations of a block are given by a
+for the purpose; where segments begin is found out once; the operations of a block are given by a
 generator, and a walk is one for each region; only an operation with regions is asked whether it
 holds the block that it is put into; what a name keeps of a text, the hash of a map or a type, and
 the types of the options of a pass are found out once.
@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any, get_type_hints
 
 from xdsl.dialects.builtin import DenseArrayBase, MemRefType
@@ -33,8 +34,10 @@ from xdsl.irdl.operations import (
     BaseAttrAccessor,
     BeforeVariadicSingleAccessor,
     IRDLOption,
+    OptionalAttrAccessor,
+    SingleAttrAccessor,
+    VariadicAttrAccessor,
     VarIRConstruct,
-    get_op_constructs,
 )
 from xdsl.utils import arg_spec
 
@@ -44,6 +47,11 @@ REPLACED: dict[tuple[type, str], Any] = {}
 """xDSL's own members, by class and name."""
 _KINDS = (Data, ParametrizedAttribute)
 _tuple_item = tuple.__getitem__
+_OPERAND, _RESULT, _REGION = (
+    VarIRConstruct.OPERAND,
+    VarIRConstruct.RESULT,
+    VarIRConstruct.REGION,
+)
 
 
 class _Plain(ABCMeta):
@@ -70,9 +78,11 @@ def install() -> None:
     _put(SSAValues, __getitem__=_item)
     _put(Attribute, __post_init__=_check)
     _put(DenseArrayBase, get_values=_values)
+    _put(BeforeVariadicSingleAccessor, __get__=_first)
     _put(BaseAccessor, __get__=_named)
-    _put(BaseAttrAccessor, __get__=_named_of_segments)
-    _put(BeforeVariadicSingleAccessor, index=_first)
+    _put(SingleAttrAccessor, __get__=_one_of_segments)
+    _put(VariadicAttrAccessor, __get__=_segment)
+    _put(OptionalAttrAccessor, __get__=_at_most_one_of_segments)
     _put(IRWithName, name_hint=property(_name_hint, _set_name_hint))
     for kind in (AffineMap, MemRefType):
         _put(kind, __hash__=_hash)
@@ -184,11 +194,11 @@ def _values(array: DenseArrayBase) -> tuple[int, ...] | tuple[float, ...]:
 
 def _parts(op: Operation, construct: VarIRConstruct) -> Sequence[Any]:
     """What an operation has of a kind: what `get_op_constructs` gives a view of."""
-    if construct is VarIRConstruct.OPERAND:
+    if construct is _OPERAND:
         return op._operands
-    if construct is VarIRConstruct.RESULT:
+    if construct is _RESULT:
         return op.results
-    return get_op_constructs(op, construct)
+    return op.regions if construct is _REGION else op.successors
 
 
 def _named(accessor: BaseAccessor, op: Operation, kind: type | None = None) -> Any:
@@ -196,18 +206,45 @@ def _named(accessor: BaseAccessor, op: Operation, kind: type | None = None) -> A
     return accessor.index(_parts(op, accessor.construct))
 
 
-def _named_of_segments(accessor: BaseAttrAccessor, op: Operation, kind: type | None = None) -> Any:
-    """`BaseAttrAccessor.__get__`."""
+def _first(accessor: BaseAccessor, op: Operation, kind: type | None = None) -> Any:
+    """`BaseAccessor.__get__` of what is before all of which there may be several."""
+    construct = accessor.construct
+    if construct is _OPERAND:
+        return _tuple_item(op._operands, accessor.idx)
+    if construct is _RESULT:
+        return _tuple_item(op.results, accessor.idx)
+    return _parts(op, construct)[accessor.idx]
+
+
+def _ends(accessor: BaseAttrAccessor, op: Operation) -> tuple[int, ...]:
+    """Where each segment of an operation begins, and the last ends, kept with their sizes."""
     option = accessor.option
     sizes: Any = (op.properties if option.as_property else op.attributes)[option.attribute_name]
-    return accessor.index(sizes.get_values(), _parts(op, accessor.construct))
+    kept = vars(sizes)
+    if (ends := kept.get("kept_ends")) is None:
+        ends = kept["kept_ends"] = tuple(accumulate(sizes.get_values(), initial=0))
+    return ends
 
 
-def _first(accessor: BeforeVariadicSingleAccessor, parts: Sequence[Any]) -> Any:
-    """`BeforeVariadicSingleAccessor.index`."""
-    if type(parts) is SSAValues:
-        return _tuple_item(parts, accessor.idx)
-    return parts[accessor.idx]
+def _one_of_segments(accessor: BaseAttrAccessor, op: Operation, kind: type | None = None) -> Any:
+    """`BaseAttrAccessor.__get__` of what there is one of."""
+    return _parts(op, accessor.construct)[_ends(accessor, op)[accessor.idx]]
+
+
+def _segment(accessor: BaseAttrAccessor, op: Operation, kind: type | None = None) -> Any:
+    """`BaseAttrAccessor.__get__` of what there may be several of."""
+    ends, number = _ends(accessor, op), accessor.idx
+    return _parts(op, accessor.construct)[ends[number] : ends[number + 1]]
+
+
+def _at_most_one_of_segments(
+    accessor: BaseAttrAccessor, op: Operation, kind: type | None = None
+) -> Any:
+    """`BaseAttrAccessor.__get__` of what there may be none of."""
+    ends, number = _ends(accessor, op), accessor.idx
+    if ends[number] == ends[number + 1]:
+        return None
+    return _parts(op, accessor.construct)[ends[number]]
 
 
 def _name_hint(value: IRWithName) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 _NAMES = frozenset({"sym_name"})
 """Properties that name an operation, and say nothing about it."""
@@ -31,40 +31,45 @@ def structure(op: Operation, given: Given | None = None, *, names: bool = False)
     key: list[Hashable] = [op.name, tuple(operands), op.result_types, _sorted(op.properties)]
     if not op.regions:
         return tuple(key)
-    numbers: dict[SSAValue, int] = {}
-
-    def number(value: SSAValue) -> Hashable:
-        if (known := numbers.get(value)) is not None:
-            return known
-        return -1 if given is None else given(value)
-
-    def visit(region: Region) -> None:
-        for block in region.blocks:
-            key.append(block.arg_types)
-            if block.parent is not region:
-                key.append(block)
-            for argument in block.args:
-                numbers[argument] = len(numbers)
-            for inner in block.ops:
-                visit_op(inner, block)
-            key.append(None)
-
-    def visit_op(inner: Operation, block: Block) -> None:
-        operands = tuple(map(number, inner.operands))
-        extra = _sorted(inner.attributes)
-        if inner.parent is not block or inner.successors:
-            key.append(inner)
-        key.append((inner.name, operands, inner.result_types, _sorted(inner.properties), extra))
-        if names:
-            key.append((inner.location, *(r.name_hint for r in inner.results)))
-        for region in inner.regions:
-            visit(region)
-        for result in inner.results:
-            numbers[result] = len(numbers)
-
+    numbers: dict[SSAValue, Hashable] = {}
     for region in op.regions:
-        visit(region)
+        _add_region(region, key, numbers, given, names=names)
     return tuple(key)
+
+
+def _add_region(
+    region: Region,
+    key: list[Hashable],
+    numbers: dict[SSAValue, Hashable],
+    given: Given | None,
+    *,
+    names: bool,
+) -> None:
+    """Appends what a region is; `numbers` has the values defined before, and then those in it."""
+    for block in region.blocks:
+        key.append(block.arg_types)
+        if block.parent is not region:
+            key.append(block)
+        for argument in block.args:
+            numbers[argument] = len(numbers)
+        for op in block.ops:
+            operands = tuple(
+                [
+                    numbers[v] if v in numbers else -1 if given is None else given(v)
+                    for v in op.operands
+                ]
+            )
+            extra = _sorted(op.attributes)
+            if op.parent is not block or op.successors:
+                key.append(op)
+            key.append((op.name, operands, op.result_types, _sorted(op.properties), extra))
+            if names:
+                key.append((op.location, *(r.name_hint for r in op.results)))
+            for inner in op.regions:
+                _add_region(inner, key, numbers, given, names=names)
+            for result in op.results:
+                numbers[result] = len(numbers)
+        key.append(None)
 
 
 def _sorted(attributes: Mapping[str, Attribute]) -> tuple[Hashable, ...]:

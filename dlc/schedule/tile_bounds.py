@@ -24,10 +24,10 @@ class TileBounds:
     def __init__(self, tiles: Sequence[Candidate], target: Target) -> None:
         self.tiles, self.target = tiles, target
         self._ways = [
-            (number, splits, tile.chunk, *_seconds(tile, splits))
+            (number, splits, tile.chunk, *seconds)
             for number, tile in enumerate(tiles)
             if tile.most_resident >= 1
-            for splits in _parts(tile)
+            for splits, seconds in _seconds(tile)
         ]
         self._endings: dict[tuple[int, int], tuple[float, ...]] = {}
 
@@ -68,17 +68,23 @@ def _parts(tile: Candidate) -> Iterator[int]:
             break
 
 
-def _seconds(tile: Candidate, splits: int) -> tuple[float, float, float, float]:
+def _seconds(tile: Candidate) -> Iterator[tuple[int, tuple[float, float, float, float]]]:
     """
-    The least seconds for a chunk of each block of the busiest SM, if they have several and if they
-    have one: as if it ran `most_resident` of them from the first to the last. Those in which all
-    blocks fetch one, and those in which they store.
+    For each of the numbers of parts, the least seconds for a chunk of each block of the busiest SM,
+    if they have several and if they have one: as if it ran `most_resident` of them from the first
+    to the last. Those in which all blocks fetch one, and those in which they store.
     """
-    t, blocks = tile.target, tile.blocks * splits
-    share = ceil(blocks / t.sms)
-    running = min(share, tile.most_resident)
-    busy, turns = share * tile.busy_clocks(running) / running, ceil(share / running)
-    alone = max(busy, turns * tile.path_clocks)
-    several = max(alone, turns * t.latency_clocks / (max(tile.depths) - 1))
-    fetched = blocks * tile.fetched_bytes / tile.l2_rate
-    return several / t.clock, alone / t.clock, fetched, tile.stored_seconds
+    t, most, path = tile.target, tile.most_resident, tile.path_clocks
+    waited, fetched, stored = max(tile.depths) - 1, tile.fetched_bytes, tile.stored_seconds
+    clocks: dict[int, float] = {}
+    for splits in _parts(tile):
+        blocks = tile.blocks * splits
+        share = ceil(blocks / t.sms)
+        running = min(share, most)
+        if running not in clocks:
+            clocks[running] = tile.busy_clocks(running)
+        busy, turns = share * clocks[running] / running, ceil(share / running)
+        alone = max(busy, turns * path)
+        several = max(alone, turns * t.latency_clocks / waited)
+        fetching = blocks * fetched / tile.l2_rate
+        yield splits, (several / t.clock, alone / t.clock, fetching, stored)

@@ -103,7 +103,7 @@ def test_what_no_block_can_take_is_refused():
 def test_named_parts_and_types_of_results(modules: list[ModuleOp]):
     accessors = {
         BaseAccessor: REPLACED[BaseAccessor, "__get__"],
-        BaseAttrAccessor: REPLACED[BaseAttrAccessor, "__get__"],
+        BaseAttrAccessor: BaseAttrAccessor.__get__,  # its subclasses' are in its place
     }
     count = 0
     for op in [op for module in modules for op in module.walk()]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from dlc.analysis.kernel.banks import Lanes, sectors, served
+from dlc.analysis.kernel.banks import sectors, served
 from dlc.analysis.kernel.layout import offset_in, vector_width
-from dlc.analysis.kernel.sampled_lanes import Access, Effect, dealt, serial_trips
+from dlc.analysis.kernel.sampled_lanes import Access, Effect, dealt, serial_trips, threads_of
 from dlc.analysis.tile.fragments import Buffer, copy_width, fragment_axis, run_width, shared_by
 from dlc.analysis.tile.rings import is_async
 from dlc.dialects import tile
@@ -24,8 +25,8 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.point_ops import extent_of_register
 from dlc.dialects.ring_ops import TMA, slot_type
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr
-from dlc.target import BANK_BYTES, WIDEST_ACCESS
+from dlc.ir.expr import Expr, Form, form_of, value_of
+from dlc.target import BANK_BYTES, SECTOR_BYTES, WIDEST_ACCESS
 
 Filling = tile.StageOp | tile.ComputeOp | tile.FillOp
 """The operations by which the threads of a block fill shared memory."""
@@ -163,7 +164,7 @@ def report_global(kernel: tile.KernelOp, analyses: Analyses) -> list[GlobalAcces
         if not any(isinstance(loop, tile.ComputeOp) for loop in loops_around(op)):
             alignment = kernel.alignment(op.ref)
             access = Access.of(kernel.launch, op, op.ref.type, alignment, analyses)
-            counts = [sectors(lanes, access.width) for lanes in access.warps()]
+            counts = list(access.counts(sectors, SECTOR_BYTES))
             found.append(GlobalAccess(op, access.width, sum(counts) / len(counts), access.times))
     return found
 
@@ -180,7 +181,8 @@ def _read(
         lanes = run_width(computing.result_type)
         return _computing(kernel, computing, op, buffer, type, op.subscripts, lanes)
     access = Access.of(kernel.launch, op, type, WIDEST_ACCESS, analyses)
-    return _judge(op, buffer, False, access.width, access.warps(), access.times)
+    counts = access.counts(served, BANK_BYTES)
+    return _judge(op, buffer, False, access.width, counts, access.times)
 
 
 def _write(kernel: tile.KernelOp, op: Filling, type: Attribute) -> BankAccess:
@@ -196,16 +198,27 @@ def _write(kernel: tile.KernelOp, op: Filling, type: Attribute) -> BankAccess:
     size = element_bytes(type.element_type)
     asynchronous = op.is_async if isinstance(op, tile.StageOp) else is_async(op)
     width = copy_width(slab, kernel.alignment(slab.source), whole=asynchronous)
-    prefix = [0] if isinstance(op, tile.FillOp) else []
-    offset = offset_in(type)
+    rounds, counts = _copied(threads_of(kernel), sizes, width, type, isinstance(op, tile.FillOp))
+    return _judge(op, _buffer(op), True, width * size, counts, rounds * serial_trips(op))
+
+
+@lru_cache(maxsize=1024)
+def _copied(
+    threads: int, sizes: tuple[int, ...], width: int, type: MemRefType[Attribute], is_slot: bool
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """
+    The runs of so many elements that a thread copies into a slab, or into a slot of a ring, and
+    what serves each of the sampled warps.
+    """
+    offset, size = offset_in(type), element_bytes(type.element_type)
+    prefix = [0] if is_slot else []
 
     def place(at: Sequence[int]) -> int:
         kept = (n for n, extent in zip(at, sizes, strict=True) if extent != 1)
         return offset([*prefix, *kept]) * size
 
-    rounds, warps = dealt(kernel, sizes, width, place)
-    times = rounds * serial_trips(op)
-    return _judge(op, _buffer(op), True, width * size, warps, times)
+    rounds, warps = dealt(threads, sizes, width, place)
+    return rounds, tuple(served(lanes, width * size) for lanes in warps)
 
 
 def _computing(
@@ -219,20 +232,40 @@ def _computing(
 ) -> BankAccess:
     """The access of a computing loop, in runs of `lanes` elements of its slab."""
     assert isinstance(type, MemRefType)
-    offset, size = offset_in(type), element_bytes(type.element_type)
-    others = dict.fromkeys((v for e in subscripts for v in e.values()), 0)
     width = 1
     if lanes > 1 and (op is loop or _along_rows(op, loop)):
         base = [e.substitute(lambda v: 0 if v is loop.axes[-1] else None) for e in subscripts]
         width = min(lanes, vector_width(type, base, WIDEST_ACCESS))
+    values = list[SSAValue](loop.axes)
+    forms = tuple([form_of(e, values) for e in subscripts])
+    runs = (threads_of(kernel), loop.sizes, lanes)
+    rounds, counts = _computed(runs, width, type, forms, len(values) - len(loop.axes))
+    times = rounds * lanes // width * serial_trips(loop)
+    size = element_bytes(type.element_type)
+    return _judge(op, buffer, op is loop, width * size, counts, times)
+
+
+@lru_cache(maxsize=1024)
+def _computed(
+    runs: tuple[int, tuple[int, ...], int],
+    width: int,
+    type: MemRefType[Attribute],
+    forms: tuple[Form, ...],
+    others: int,
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """
+    The runs that each of some threads computes of a slab of some sizes, each of so many elements,
+    and what serves each of the sampled warps, which accesses `width` elements at subscripts of
+    these forms: of the loop's axes, and of so many `others`, which are 0.
+    """
+    offset, size = offset_in(type), element_bytes(type.element_type)
 
     def place(at: Sequence[int]) -> int:
-        point = {**others, **dict(zip(loop.axes, at, strict=True))}
-        return offset([e.evaluate(point) for e in subscripts]) * size
+        point = (*at, *[0] * others)
+        return offset([value_of(form, point) for form in forms]) * size
 
-    rounds, warps = dealt(kernel, loop.sizes, lanes, place)
-    times = rounds * lanes // width * serial_trips(loop)
-    return _judge(op, buffer, op is loop, width * size, warps, times)
+    rounds, warps = dealt(*runs, place)
+    return rounds, tuple(served(lanes, width * size) for lanes in warps)
 
 
 def _held(
@@ -265,8 +298,9 @@ def _held(
         point = {**dict.fromkeys(values, 0), **dict(first)}
         return offset([e.evaluate(point) for e in subscripts]) * size
 
-    rounds, warps = dealt(kernel, loop.numbered, 1, place)
-    return _judge(op, buffer, op is loop, width * size, warps, rounds * times)
+    rounds, warps = dealt(threads_of(kernel), loop.numbered, 1, place)
+    counts = (served(lanes, width * size) for lanes in warps)
+    return _judge(op, buffer, op is loop, width * size, counts, rounds * times)
 
 
 def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:
@@ -275,10 +309,14 @@ def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:
 
 
 def _judge(
-    op: Operation, buffer: Buffer, writes: bool, width: int, warps: Iterable[Lanes], times: int
+    op: Operation,
+    buffer: Buffer,
+    writes: bool,
+    width: int,
+    counts: Iterable[tuple[int, int]],
+    times: int,
 ) -> BankAccess:
     total = least = 0
-    for lanes in warps:
-        taken, phases = served(lanes, width)
+    for taken, phases in counts:
         total, least = total + taken, least + phases
     return BankAccess(op, buffer, writes, width, total, least, times)

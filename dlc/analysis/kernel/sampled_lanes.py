@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import mul
+from typing import TypeVar
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -29,16 +30,23 @@ SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
 Effect = tile.StoreOp | tile.AtomicAddOp
 Warps = Sequence[Sequence[int]]
 """A number in each lane of each sampled warp."""
+T = TypeVar("T")
+Count = Callable[[Lanes, int], T]
+"""What is counted of the lanes of a warp that access so many bytes each, and of nothing else."""
+
+
+def threads_of(kernel: tile.KernelOp) -> int:
+    """The threads of a block."""
+    return max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
 
 
 def dealt(
-    kernel: tile.KernelOp, sizes: Sequence[int], width: int, place: Callable[[Sequence[int]], int]
+    threads: int, sizes: Sequence[int], width: int, place: Callable[[Sequence[int]], int]
 ) -> tuple[int, Iterator[Lanes]]:
     """
-    The number of runs of a slab for a thread (run t, t + threads, … are thread t's), and the
-    addresses of the sampled warps, `place` being that of an element.
+    The number of runs of a slab for each of so many threads (run t, t + threads, … are thread t's),
+    and the addresses of the sampled warps, `place` being that of an element.
     """
-    threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
     warps = _runs(threads, tuple(sizes), width)
     lanes = ([None if at is None else place(at) for at in warp] for warp in warps)
     return -(-(prod(sizes) // width) // threads), lanes
@@ -171,17 +179,30 @@ class Access:
         points = tuple({**opaque, **p} for p in _points(steps, offset, type))
         return Access(launch, type, subscripts, offset, size, width * size, times, points)
 
-    def warps(self) -> Iterator[Lanes]:
-        """The addresses of the sampled warps at each of the points."""
+    def counts(self, count: Count[T], period: int) -> Iterator[T]:
+        """
+        The count of each of the sampled warps, at each of the points; `period` is by how many bytes
+        all addresses may move without an effect on it.
+        """
         threads = {a: max(self.launch.extent(a), 1) for a in self.launch.axes_of(THREAD)}
         for point in self.points:
-            for places in self._places(point, threads):
-                yield [place * self.element for place in places]
+            if isinstance(self.type.layout, SwizzleAttr):
+                for places in self._swizzled(point, threads):
+                    yield count([place * self.element for place in places], self.width)
+                continue
+            extents = tuple(threads.values())
+            if (factors := _factors(self.offset, threads)) is not None:
+                first = self.offset.evaluate({**point, **dict.fromkeys(threads, 0)}) * self.element
+                key = (extents, factors, first % period)
+                yield from _counts_of_sums(count, *key, self.element, self.width)
+            else:
+                key = _form_at(self.offset, point, threads)
+                yield from _counts_of_form(count, *key, self.element, self.width)
 
-    def _places(self, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]) -> Warps:
-        """The places of the elements."""
-        if not isinstance(self.type.layout, SwizzleAttr):
-            return _along(self.offset, point, threads)
+    def _swizzled(
+        self, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]
+    ) -> Warps:
+        """The places of the elements where a swizzle exchanges some."""
         offset = offset_in(self.type)
         parts = [_along(e, point, threads) for e in self.subscripts]
         return [[offset(at) for at in zip(*warp, strict=True)] for warp in zip(*parts, strict=True)]
@@ -200,18 +221,57 @@ def _sums(extents: tuple[int, ...], factors: tuple[int, ...]) -> tuple[tuple[int
     return tuple(tuple(sum(map(mul, factors, at)) for at in warp) for warp in _decoded(extents))
 
 
+def _factors(expr: Expr, threads: Mapping[BlockArgument, int]) -> tuple[int, ...] | None:
+    """What each thread axis counts in an expression; None where that is no sum of them."""
+    factors = tuple([f for a in threads if (f := expr.coefficient(a)) is not None])
+    return factors if len(factors) == len(threads) else None
+
+
+def _form_at(
+    expr: Expr, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]
+) -> tuple[Form, tuple[int, ...], tuple[int, ...]]:
+    """The form of an expression of the thread axes, their points, and its other values."""
+    values = list[SSAValue](threads)
+    form = form_of(expr, values)
+    return form, tuple(threads.values()), tuple([point[v] for v in values[len(threads) :]])
+
+
 def _along(
     expr: Expr, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]
 ) -> Warps:
     """An expression at a point, the thread axes having so many points."""
-    extents = tuple(threads.values())
-    factors = tuple(f for a in threads if (f := expr.coefficient(a)) is not None)
-    if len(factors) == len(threads):
+    if (factors := _factors(expr, threads)) is not None:
         first = expr.evaluate({**point, **dict.fromkeys(threads, 0)})
-        return [[first + rest for rest in warp] for warp in _sums(extents, factors)]
-    values = list[SSAValue](threads)
-    form = form_of(expr, values)
-    return _of_form(form, tuple(extents), tuple([point[v] for v in values[len(extents) :]]))
+        return [[first + rest for rest in warp] for warp in _sums(tuple(threads.values()), factors)]
+    return _of_form(*_form_at(expr, point, threads))
+
+
+@lru_cache(maxsize=4096)
+def _counts_of_sums(
+    count: Count[T],
+    extents: tuple[int, ...],
+    factors: tuple[int, ...],
+    first: int,
+    element: int,
+    width: int,
+) -> tuple[T, ...]:
+    """The counts where the address of a lane is a first one and a sum of the thread axes."""
+    warps = _sums(extents, factors)
+    return tuple(count([first + rest * element for rest in warp], width) for warp in warps)
+
+
+@lru_cache(maxsize=4096)
+def _counts_of_form(
+    count: Count[T],
+    form: Form,
+    extents: tuple[int, ...],
+    others: tuple[int, ...],
+    element: int,
+    width: int,
+) -> tuple[T, ...]:
+    """The counts where the place of a lane's element is any expression of them."""
+    warps = _of_form(form, extents, others)
+    return tuple(count([place * element for place in warp], width) for warp in warps)
 
 
 @lru_cache(maxsize=1024)

@@ -64,7 +64,8 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
     updated = _updated(op)
     own_yield = block.last_op if isinstance(op, ReduceOpBase) else None
     for inner in indexed_ops(op):
-        mentioned = [a for a in old if a in inner.indices]
+        indices = inner.indices
+        mentioned = [a for a in old if a in indices]
         extra: list[Expr] = []
         if inner is own_yield:
             extra = list(bounds.values())
