@@ -141,12 +141,13 @@ class AxesOp(IRDLOperation, ABC):
         assert isinstance(axis, BlockArgument)
         extents, kept = self.properties["extents"], vars(self)
         known: tuple[Attribute, tuple[Range, ...]] | None = kept.get("kept_ranges")
-        if known is None or known[0] is not extents:
-            if isinstance(extents, SizesAttr):  # what is known depends on where this stands
-                return 0, max(self.most(axis) - 1, 0)
-            ranges = tuple((0, max(size - 1, 0)) for size in self.all_extents)
-            known = kept["kept_ranges"] = extents, ranges
-        return known[1][axis.index]
+        if known is not None and known[0] is extents:
+            return known[1][axis.index]
+        if isinstance(extents, SizesAttr):  # what is known depends on where this stands
+            return 0, max(self.most(axis) - 1, 0)
+        ranges = tuple((0, max(size - 1, 0)) for size in self.all_extents)
+        kept["kept_ranges"] = extents, ranges
+        return ranges[axis.index]
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""

@@ -123,7 +123,8 @@ class Expr:
         return _normalized(sums, constant)
 
     def __sub__(self, other: Expr | SSAValue | int) -> Expr:
-        return self + Expr.of(other) * -1
+        sums = dict(self.terms)
+        return _normalized(sums, self.constant + _add(Expr.of(other), -1, sums))
 
     def __mul__(self, factor: int) -> Expr:
         factor = index(factor)
@@ -328,10 +329,11 @@ def range_of(value: SSAValue) -> Range:
         return UNKNOWN if known is None else (known, known)
     region = value.block.parent
     parent = None if region is None else region.parent
-    if isinstance(parent, scf.ForOp):
-        return _range_of_index(parent) if value.index == 0 else UNKNOWN
-    axis_range = getattr(parent, "axis_range", None)
-    return UNKNOWN if axis_range is None else axis_range(value)
+    if (axis_range := getattr(parent, "axis_range", None)) is not None:
+        return axis_range(value)
+    if isinstance(parent, scf.ForOp) and value.index == 0:
+        return _range_of_index(parent)
+    return UNKNOWN
 
 
 def _range_of_index(loop: scf.ForOp) -> Range:

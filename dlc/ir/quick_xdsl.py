@@ -5,7 +5,8 @@ Each function here gives what the method of xDSL 0.74 gives that it takes the pl
 what that does in the same order; `install` puts them there, once for a process. xDSL is pinned
 (`pyproject.toml`); `test/python/test_quick_xdsl.py` compares each with xDSL's own.
 
-What operations are made of is `dlc.ir.quick_operations`, texts are `dlc.ir.quick_parsing`.
+What operations are made of is `dlc.ir.quick_operations`, copies of them are `dlc.ir.quick_clones`,
+texts are `dlc.ir.quick_parsing`.
 
 *Faster because* a question whether a value is of a class goes no detour by classes that are
 registered as subclasses, which no class of an IR is; values and operations are hashed by Python
@@ -41,7 +42,7 @@ from xdsl.irdl.operations import (
 )
 from xdsl.utils import arg_spec
 
-from dlc.ir import quick_operations, quick_parsing
+from dlc.ir import quick_clones, quick_operations, quick_parsing
 
 REPLACED: dict[tuple[type, str], Any] = {}
 """xDSL's own members, by class and name."""
@@ -88,6 +89,7 @@ def install() -> None:
         _put(kind, __hash__=_hash)
     arg_spec.get_type_hints = cache(get_type_hints)  # pyright: ignore[reportPrivateImportUsage]
     quick_operations.install(_put)
+    quick_clones.install(_put)
     quick_parsing.install(_put)
 
 

@@ -119,6 +119,35 @@ def test_named_parts_and_types_of_results(modules: list[ModuleOp]):
     assert count > 500
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_copies(modules: list[ModuleOp], named: bool, monkeypatch: pytest.MonkeyPatch):
+    for module in [*modules, nested()]:
+        found: list[Any] = []
+        for quick in (True, False):
+            with monkeypatch.context() as patch:
+                for kind, name in () if quick else ((Operation, "clone"), (Region, "clone_into")):
+                    patch.setattr(kind, name, REPLACED[kind, name])
+                values: dict[SSAValue, SSAValue] = {}
+                blocks: dict[Block, Block] = {}
+                copy = module.clone(values, blocks, clone_name_hints=named)
+            numbers = {op: number for number, op in enumerate(copy.walk())}
+            uses = [[numbers[use.operation] for use in new.uses] for new in values.values()]
+            names = [(old.name_hint, new.name_hint) for old, new in values.items()]
+            assert not numbers.keys() & {*module.walk()}
+            assert [values[old] for op in module.walk() for old in op.results] == [
+                result for op in copy.walk() for result in op.results
+            ]
+            found.append((text_of(copy), uses, names, len(blocks)))
+        assert found[0] == found[1]
+        assert not named or found[0][0] == text_of(module)
+
+
+def test_copies_beside_other_blocks():
+    other = Region(Block([TestOp()]))
+    nested().body.clone_into(other, 0)
+    assert [len([*block.ops]) for block in other.blocks] == [2, 1]
+
+
 ODD = (
     r'%a #b !c ^d @e @"f g" %0 %a-b "x\n" "\\" "\FF" "" {-# #-} { - -> ... ? | / * 1 1. 0x1F 0xi',
     "1.5e-3 2.e 0b1 // to the end",
