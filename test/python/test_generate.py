@@ -52,6 +52,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of one layer, which speaks, too: for what the command does with any."""
+    directory = tmp_path_factory.mktemp("small_llama")
+    train(directory, layers=1)
+    return directory
+
+
+@pytest.fixture(scope="module")
 def model(directory: Path) -> LlamaForCausalLM:
     return LlamaForCausalLM.from_pretrained(directory).eval()
 
@@ -285,28 +293,24 @@ def run(*arguments: str) -> int:
     return dlc_cli.main(["generate", *arguments, "--backend", "host"])
 
 
-def test_the_command(
-    directory: Path,
-    model: LlamaForCausalLM,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
+def test_the_command(small: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = LlamaForCausalLM.from_pretrained(small).eval()
     prompt = "The passes of "
     tokens = [byte + 3 for byte in prompt.encode()]
     following = bytes(t - 3 for t in by_transformers(model, tokens, 8) if t > 2).decode()
-    assert run(str(directory), "--prompt", prompt, "--max-new-tokens", "8", "--stats") == 0
+    assert run(str(small), "--prompt", prompt, "--max-new-tokens", "8", "--stats") == 0
     out, err = capsys.readouterr()
     assert out == prompt + following + "\n"
     assert "a step" in err
     assert "launches" in err
     lines = tmp_path / "prompts"
     lines.write_text(f"{prompt}\n\nA kernel\n")
-    assert run(str(directory), "--batch-file", str(lines), "--max-new-tokens", "8") == 0
+    assert run(str(small), "--batch-file", str(lines), "--max-new-tokens", "8") == 0
     out = capsys.readouterr().out
     assert f"[0] {prompt}{following}\n" in out
     assert "[1] A kernel" in out
     numbers = ",".join(map(str, tokens))
-    assert run(str(directory), "--tokens", numbers, "--max-new-tokens", "1") == 0
+    assert run(str(small), "--tokens", numbers, "--max-new-tokens", "1") == 0
     assert capsys.readouterr().out.startswith(numbers + ",")
 
 
@@ -321,16 +325,14 @@ def test_the_command(
     ],
 )
 def test_commands_that_are_refused(
-    directory: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    small: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    assert run(str(directory), *arguments) == 2
+    assert run(str(small), *arguments) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_configuration_has_no_tokenizer(
-    directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = str(directory / "config.json")
+def test_a_configuration_has_no_tokenizer(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(small / "config.json")
     assert run(config, "--prompt", "a", "--random-weights") == 1
     assert "is a configuration without a tokenizer" in capsys.readouterr().err
     assert run(config, "--tokens", "5,6", "--random-weights", "--max-new-tokens", "2") == 0

@@ -17,7 +17,7 @@ OFFSET = 3
 """Tokens of ByT5 before those of bytes; 1 ends a text."""
 
 
-def train(directory: Path, steps: int = 60) -> LlamaForCausalLM:
+def train(directory: Path, steps: int = 60, layers: int = 2) -> LlamaForCausalLM:
     """Writes a model with its tokenizer to a directory."""
     torch.manual_seed(0)
     threads = torch.get_num_threads()
@@ -28,7 +28,7 @@ def train(directory: Path, steps: int = 60) -> LlamaForCausalLM:
         vocab_size=384,
         hidden_size=64,
         intermediate_size=128,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=512,
