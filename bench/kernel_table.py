@@ -35,9 +35,9 @@ REASONS = {
     "store parts of sectors.",
     r"block/(dense_transition|transformer)": "What a product stores the next one reads, which the "
     "roofline does not count; of the transformer's 15 launches most are of few rows.",
-    r"convolution-chain/transposed_pool": "The sums of the transposed convolution are stored and "
-    "read by the pool, twelve times the compulsory bytes; which points of a window a result meets "
-    "is asked for each chunk, so that none is copied ahead.",
+    r"convolution-chain/transposed_pool": "One sum over the 27 points of the window; eight "
+    "would do, with weights summed first, were nothing infinite. Elements of windows in space are "
+    "copied one by one.",
     r"convolution/transposed3d": "16 or 32 channels of results are few: a block copies as much as "
     "for more; the volume is laid out with zeros between its rows first, and with strides every "
     "second result is stored at a time.",
