@@ -178,8 +178,11 @@ class BoundProgram:
 
     arguments: tuple[Layout | None, ...]
     """The layout of each argument; None if no kernel reads it."""
-    bounds: tuple[tuple[int, int] | None, ...]
-    """The least and the greatest element allowed in each argument that holds indices."""
+    bounds: tuple[tuple[int, ...] | None, ...]
+    """
+    The least and the greatest element allowed in each argument that holds indices, and others that
+    are allowed beside those.
+    """
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     hints: tuple[str | None, ...]

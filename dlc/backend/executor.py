@@ -200,12 +200,17 @@ class Executor:
                 if bounds is not None:
                     self._check_indices(number, tensors[number], *bounds)
 
-    def _check_indices(self, number: int, tensor: torch.Tensor, low: int, high: int) -> None:
+    def _check_indices(
+        self, number: int, tensor: torch.Tensor, low: int, high: int, *others: int
+    ) -> None:
         outside = (tensor.long() < low) | (tensor.long() > high)
+        for other in others:
+            outside &= tensor != other
         if outside.any():
             place = outside.nonzero()[0].tolist()
             raise LaunchError(
-                f"argument {number} of @main holds indices from {low} to {high}, "
+                f"argument {number} of @main holds indices from {low} to {high}"
+                f"{''.join(f' or {other}' for other in others)}, "
                 f"found {tensor[tuple(place)].item()} at {place}"
             )
 

@@ -50,12 +50,14 @@ def is_parameter(value: SSAValue) -> bool:
     )
 
 
-def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:
-    """The least and the largest element that an argument of `@main` may have, if that is said."""
+def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, ...] | None:
+    """
+    The least and the largest element that an argument of `@main` may have, if that is said, and
+    others that it may have beside those.
+    """
     stated = attributes.get("dlc.bounds")
     if stated is None:
         return None
-    if not isinstance(stated, DenseArrayBase) or len(stated) != 2:
+    if not isinstance(stated, DenseArrayBase) or len(stated) < 2:
         fail(main, f"expected dlc.bounds to be the least and the largest index, found {stated}")
-    low, high = stated.get_values()
-    return int(low), int(high)
+    return tuple(map(int, stated.get_values()))

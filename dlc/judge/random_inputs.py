@@ -56,7 +56,7 @@ def _is_state(attributes: Mapping[str, Attribute]) -> bool:
 def _random(
     type: TensorType | MemRefType,
     attributes: Mapping[str, Attribute],
-    bounds: tuple[int, int],
+    bounds: tuple[int, ...],
     generator: torch.Generator,
 ) -> torch.Tensor:
     shape = shape_of(type)
@@ -75,6 +75,6 @@ def _random(
     elif dtype.is_floating_point:
         memory.normal_(generator=generator)
     else:
-        (low, high), kind = bounds, torch.iinfo(dtype)
+        (low, high, *_), kind = bounds, torch.iinfo(dtype)
         memory.random_(max(low, kind.min), min(high, kind.max) + 1, generator=generator)
     return memory.as_strided(shape, strides, skip)

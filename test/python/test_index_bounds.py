@@ -21,12 +21,21 @@ from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 X = torch.randn(5, 6)
 INDEX, J = torch.tensor([0, 3]), torch.tensor([[1, 4], [2, 0]])
 
-CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int] | None]] = {
+CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...] | None]] = {
     "embedding": (lambda x, i: F.embedding(i, x), (0, 4)),
     "index_select": (lambda x, i: x.index_select(-1, i), (0, 5)),
     "gather": (lambda x, i: x.gather(1, i.expand(5, 2)), (0, 5)),
     "scatter": (lambda x, i: x.scatter(0, i[None], 1.0), (0, 4)),
     "scatter_add": (lambda x, i: x.scatter_add(1, i[None], x), (0, 5)),
+    "index_reduce": (lambda x, i: x.index_reduce(0, i, x[:2], "amax"), (0, 4)),
+    "put": (lambda x, i: x.put(i, x[0, :2]), (-30, 29)),
+    "one_hot": (lambda x, i: x.sum() + F.one_hot(i, 7), (0, 6)),
+    "classes": (lambda x, i: F.cross_entropy(x[:2], i), (0, 5, -100)),
+    "two losses": (
+        lambda x, i: F.nll_loss(x[:2], i, ignore_index=9) + F.cross_entropy(x[:2, :4], i),
+        (0, 3, 9, -100),
+    ),
+    "another where": (lambda x, i: x[torch.where(i != 3, i + 1, 0)], None),
     "index": (lambda x, i: x[i], (-5, 4)),
     "two dimensions": (lambda x, i: x[i.view(2, 1), i], (-5, 4)),
     "index_put": (lambda x, i: x.index_put((i,), x[0]), (-5, 4)),
@@ -61,6 +70,17 @@ def test_what_is_out_of_range_is_refused(value: int) -> None:
     wrong = torch.where(J == 2, value, J)
     with pytest.raises(LaunchError, match=rf"indices from -5 to 4, found {value} at \[1, 0\]"):
         compiled(X, wrong)
+
+
+def test_classes_of_a_loss_are_checked_but_for_what_it_ignores() -> None:
+    def loss(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x[:2], i, reduction="none", ignore_index=-1)
+
+    compiled = dlc.compile(loss, (X, INDEX), backend="host")
+    ignored = torch.tensor([5, -1])
+    torch.testing.assert_close(compiled(X, ignored), loss(X, ignored))
+    with pytest.raises(LaunchError, match=r"indices from 0 to 5 or -1, found 6 at \[0\]"):
+        compiled(X, INDEX + 6)
 
 
 def test_indices_into_rows_of_any_number_are_checked() -> None:

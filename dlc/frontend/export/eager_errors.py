@@ -1,8 +1,9 @@
 """
 What eager PyTorch refuses for the values or for want of them, which an export does not ask.
 
-`x.max()` of nothing, `i // 0` and a product of f32 and f64 trace as well as any call. They raise
-here, when the program is compiled, what they raise in eager PyTorch on a CPU.
+`x.max()` of nothing, `i // 0`, a product of f32 and f64 and a half that is filled with 1e5 trace as
+well as any call. They raise here, when the program is compiled, what they raise in eager PyTorch on
+a CPU.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import torch
@@ -40,6 +41,10 @@ class DivisionByZero(ImportFailure, RuntimeError, ZeroDivisionError):
 
 class MixedTypes(ImportFailure, RuntimeError):
     """An operation does not take tensors of these dtypes together."""
+
+
+class TooLarge(ImportFailure, RuntimeError):
+    """An operation does not convert a number to the dtype of its tensors."""
 
 
 @cache
@@ -84,6 +89,7 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
     values = [n.meta.get("val") for n in node.all_input_nodes]
     tensors = [v for v in values if isinstance(v, torch.Tensor) or not _is_of_sizes(v)]
     _check_types(node, name, tensors, place)
+    _check_numbers(node, name, place)
     if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
         return
     args, kwargs = tree_map_only(Node, _empty, (node.args, dict(node.kwargs)))
@@ -100,7 +106,7 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
 def check_types(graph: Graph, whole: Container[str] | None, shown_as: Mapping[str, str]) -> None:
     """
     MixedTypes for an operation of an exported graph that is not in `whole`: what it is taken apart
-    into would promote dtypes that eager PyTorch does not take together.
+    into would promote dtypes that eager PyTorch does not take together. TooLarge for its numbers.
     """
     for node in graph.nodes:
         name = overload_name(node.target)
@@ -108,9 +114,43 @@ def check_types(graph: Graph, whole: Container[str] | None, shown_as: Mapping[st
             tensors = [n.meta.get("val") for n in node.all_input_nodes]
             try:
                 _check_types(node, name, tensors, None)
-            except MixedTypes as error:
+                _check_numbers(node, name, None)
+            except (MixedTypes, TooLarge) as error:
                 place = place_of(node.meta.get("stack_trace"), shown_as)
-                raise MixedTypes(error.message, place) from None
+                raise type(error)(error.message, place) from None
+
+
+def _check_numbers(node: Node, name: str, place: Place | None) -> None:
+    """Raises what an operation does with a number that a dtype of its tensors does not hold."""
+    values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
+    arguments = bind_arguments(node)
+    odd = {
+        key
+        for key, number in arguments.items()
+        if type(number) in (int, float) and not all(_holds(dtype, number) for dtype in dtypes)
+    }
+    schema = node.target._schema  # pyright: ignore
+    numbers = {a.name for a in schema.arguments if re.search("number|float", str(a.type))}
+    if not numbers & odd:
+        return
+    args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
+    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    try:
+        with torch.no_grad():
+            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+    except RuntimeError as error:
+        if "without overflow" in str(error):
+            raise TooLarge(f"{name}: {error}", place) from None
+
+
+def _holds(dtype: torch.dtype, number: float) -> bool:
+    """True if a number is within the range of a dtype; infinities and NaN are floats."""
+    if dtype == torch.bool:
+        return True
+    if dtype.is_floating_point or dtype.is_complex:
+        return not isfinite(number) or abs(number) <= torch.finfo(dtype).max
+    return torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
 
 
 def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:

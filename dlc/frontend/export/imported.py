@@ -50,7 +50,7 @@ class ImportedProgram:
     parameter, buffer or constant), `dlc.kind`, `dlc.draws` (how many places of the generator a
     call takes, where it is seed and offset), `dlc.strides` (of all dimensions, in elements) where
     the tensor is not contiguous, `dlc.align` (bytes) where the address is not a multiple of 16, and
-    `dlc.bounds` (the least and the largest) where the elements are indices.
+    `dlc.bounds` (the least and the largest, and others beside) where the elements are indices.
     Its results carry `dlc.strides` where eager's tensor is not contiguous, and `dlc.mutates` (the
     index of the argument) where the result is to be written back. `dlc.outputs` says what the user
     gets where that is not just the other results: see `dlc/dialects/user_outputs.py`.

@@ -13,8 +13,8 @@ from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.torch import AtenOp
 from dlc.ir.sizes import Size, apply
 
-Bounds = tuple[Size, Size]
-"""Inclusive."""
+Bounds = tuple[Size, ...]
+"""The least and the greatest index, and others that an argument may have in place of one."""
 
 _BYTE = IntegerType(8, Signedness.UNSIGNED)
 _SAME_ELEMENTS = frozenset(
@@ -34,21 +34,31 @@ def index_bounds(program: Block) -> dict[BlockArgument, Bounds]:
         if not isinstance(op, AtenOp) or any(0 in shape_of(r) for r in op.results):
             continue
         for value, (low, high) in _indices(op):
-            argument = _origin(value)
+            argument, *others = _origin(value)
             if argument is not None and 0 not in shape_of(value):
-                known_low, known_high = bounds.get(argument, (low, high))
-                bounds[argument] = apply("max", low, known_low), apply("min", high, known_high)
+                known_low, known_high, *known = bounds.get(argument, (low, high))
+                others = dict.fromkeys((*known, *map(Size.of, others)))
+                bounds[argument] = (
+                    apply("max", low, known_low),
+                    apply("min", high, known_high),
+                    *others,
+                )
     return bounds
 
 
-def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
+def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, tuple[Size, Size]]]:
     """The operands of an operation that are indices."""
     match op.overload.data.partition(".")[0].lstrip("_"):
         case "embedding":
             yield from _along(op, "indices", "weight", 0)
-        case "index_select" | "gather" | "scatter" | "scatter_add" | "scatter_reduce":
+        case (
+            "index_select" | "gather" | "scatter" | "scatter_add" | "scatter_reduce"
+            | "index_reduce"
+        ):  # fmt: skip
             yield from _along(op, "index", "self", op.argument("dim"))
-        case "take":
+        case "one_hot":
+            yield op.operands[0], (Size.of(0), Size.of(shape_of(op.results[0])[-1]) - 1)
+        case "take" | "put":
             count = reduce(Size.__mul__, _extents(op.operands[0]), Size.of(1))
             yield from ((v, _of(count)) for v in [op.operand("index")] if v is not None)
         case "index" | "index_put" | "unsafe_index" | "unsafe_index_put":
@@ -64,12 +74,14 @@ def _extents(value: SSAValue) -> tuple[Size, ...]:
     return tuple(map(Size.of, shape_of(value)))
 
 
-def _of(count: Size) -> Bounds:
+def _of(count: Size) -> tuple[Size, Size]:
     """Of so many elements: an index may count from the end."""
     return count * -1, count - 1
 
 
-def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[SSAValue, Bounds]]:
+def _along(
+    op: AtenOp, index: str, source: str, dim: object
+) -> Iterator[tuple[SSAValue, tuple[Size, Size]]]:
     """An index that counts from the front of one dimension."""
     value, indexed = op.operand(index), op.operand(source)
     if value is not None and indexed is not None and isinstance(dim, int):
@@ -77,18 +89,40 @@ def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[S
         yield value, (Size.of(0), extents[dim] - 1)
 
 
-def _origin(value: SSAValue) -> BlockArgument | None:
-    """The argument that has the same elements; None for masks and for what is computed."""
+def _origin(value: SSAValue) -> tuple[BlockArgument | None, *tuple[int, ...]]:
+    """
+    The argument that has the same elements, and which of its elements another index takes the place
+    of, as losses ignore a class; None for masks and for what is computed.
+    """
+    others: list[int] = []
     while isinstance(op := value.owner, AtenOp):
         name = op.overload.data.lstrip("_")
+        ignored = _ignored(op) if name.startswith("where.") else None
+        if ignored is not None:
+            value, other = ignored
+            others.append(other)
+            continue
         if (
             name.partition(".")[0] not in _SAME_ELEMENTS
             or name == "view.dtype"
             or _width(op.operands[0]) > _width(value)
         ):
-            return None
+            return (None,)
         value = op.operands[0]
-    return value if isinstance(value, BlockArgument) and 1 < _width(value) < inf else None
+    if isinstance(value, BlockArgument) and 1 < _width(value) < inf:
+        return (value, *others)
+    return (None,)
+
+
+def _ignored(op: AtenOp) -> tuple[SSAValue, int] | None:
+    """Of `where(x != n, x, …)`, x and n."""
+    condition, value = op.operand("condition"), op.operand("self")
+    test = None if condition is None else condition.owner
+    if isinstance(test, AtenOp) and test.overload.data == "ne.Scalar":
+        other = test.argument("other")
+        if value is not None and test.operand("self") == value and isinstance(other, int):
+            return value, other
+    return None
 
 
 def _width(value: SSAValue) -> float:

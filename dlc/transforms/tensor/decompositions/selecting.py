@@ -15,7 +15,7 @@ from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.ordering import in_order
 from dlc.transforms.tensor.decompositions.reductions import finish
-from dlc.transforms.tensor.decompositions.scalar import is_float
+from dlc.transforms.tensor.decompositions.scalar import is_float, width
 
 
 def along(c: Lowering) -> tuple[SSAValue, int]:
@@ -64,14 +64,18 @@ def kthvalue(c: Lowering) -> Lowered:
 
 @lower("median", "median.dim", "nanmedian", "nanmedian.dim")
 def median(c: Lowering) -> Lowered:
-    """The lower one of the two in the middle; the first NaN if there is one."""
+    """
+    The lower one of the two in the middle; the first NaN if there is one. Of nothing it is NaN, or
+    the integer that a processor makes of that.
+    """
     value, dim = along(c)
-    shape = shape_of(value)
+    shape, element = shape_of(value), element_of(value)
     n = shape[dim]
     if not n:
-        return finished(c, [c.constant(nan, (), element_of(value))])
+        least = -(2 ** (width(element) - 1)) if width(element) >= 32 else 0
+        return finished(c, [c.constant(nan if is_float(element) else least, (), element)])
     middle = (n - 1) // 2
-    if not is_float(element_of(value)):
+    if not is_float(element):
         index = place_in(c, value, dim, middle + 1, c.at(middle))
         return finished(c, at(c, value, dim, index))
     if c.op.overload.data.startswith("nan"):
