@@ -24,5 +24,7 @@ def is_own(module: object) -> bool:
     """True for the name of a script, or of a module that is imported and lies beside it."""
     if module == "__main__":
         return True
-    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
-    return isinstance(file, str) and not is_installed(module)
+    if not isinstance(module, str) or is_foreign(module):
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return isinstance(file, str) and not any(folder in file for folder in INSTALLED)
