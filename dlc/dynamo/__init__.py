@@ -2,13 +2,15 @@
 `torch.compile(model, backend="dlc")`.
 
 Dynamo calls `backend` with a graph of torch functions. Where no gradient is wanted, dlc exports and
-compiles it as it is. Otherwise, and where dlc cannot compile all of it, AOTAutograd makes graphs
-of ATen operations that write to nothing: dlc compiles what it can of the forward one and PyTorch
-runs the rest, gradients included.
+compiles it as it is. Otherwise, and where dlc cannot compile all of it or it differentiates by
+`torch.func`, which an export does not follow, AOTAutograd makes graphs of ATen operations that
+write to nothing: dlc compiles what it can of the forward one and PyTorch runs the rest, gradients
+included.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -59,7 +61,7 @@ backend.__name__ = "dlc"  # as Dynamo names it in errors
 def _compiled(
     graph: GraphModule, example_inputs: Sequence[Any], chosen: Options
 ) -> Callable[..., Any]:
-    if not _wants_gradients(example_inputs):
+    if not _wants_gradients(example_inputs) and not _differentiates(graph):
         try:
             return _whole(graph, example_inputs, chosen)
         except DiagnosticException as error:
@@ -74,6 +76,12 @@ def _wants_gradients(inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(
         isinstance(value, torch.Tensor) and value.requires_grad for value in inputs
     )
+
+
+def _differentiates(graph: GraphModule) -> bool:
+    """True if a graph enters a transform of torch.func that differentiates."""
+    names = (getattr(node.target, "__name__", "") for node in graph.graph.nodes)
+    return any(re.search("grad_increment|jvp_increment|dual_level", name) for name in names)
 
 
 def _whole(graph: GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
+
+import dlc
+from dlc.frontend.source import ImportFailure
 
 
 @torch.library.custom_op("dlc_test::negated", mutates_args=())
@@ -133,6 +137,27 @@ def test_errors_of_ours_are_suppressed(monkeypatch: pytest.MonkeyPatch):
     torch._dynamo.reset()
     with torch._dynamo.config.patch(suppress_errors=True):
         assert compiled(x).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("transform", [torch.func.hessian, torch.func.jacfwd])
+def test_transforms_that_differentiate_are_compiled(transform: Any):
+    """An export follows none, and one that fails within leaves them."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def seen(graph: torch.fx.GraphModule, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    program, x = transform(lambda x: x.sin() * x.sum()), torch.randn(3)
+    compiled = torch.compile(program, backend="dlc", options={"fallback": False, "backend": "host"})
+    torch.testing.assert_close(compiled(x), program(x))
+    torch._dynamo.reset()
+    torch.compile(program, backend=seen)(x)
+    with pytest.raises(ImportFailure):
+        dlc.compile(graphs[0], (x,), backend="host")
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    with forward_ad.dual_level():
+        pass
 
 
 def test_options():

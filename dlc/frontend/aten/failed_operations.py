@@ -1,14 +1,20 @@
 """
-Operations and modules that fail while a program is exported, where the program catches the error: a
-graph has nothing of them.
+Operations, modules and transforms that fail while a program is exported: a graph, or what comes
+next, has nothing of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import torch
+from torch._C._functorch import (
+    get_dynamic_layer_stack_depth,
+    pop_dynamic_layer_stack_and_undo_to_depth,
+)
+from torch.autograd import forward_ad
 from torch.fx import Graph, Tracer
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
@@ -43,3 +49,23 @@ def modules_left_on_failure() -> Iterator[None]:
         yield
     finally:
         Tracer.call_module = call_module
+
+
+@contextmanager
+def transforms_left_on_failure() -> Iterator[None]:
+    """
+    Transforms (`torch.func.grad`, `jvp`, `vmap`) that a program has entered when it fails are left:
+    a graph of Dynamo enters and leaves them by calls, and whatever came next would be in them.
+    """
+    depth, is_within = get_dynamic_layer_stack_depth(), forward_ad._current_level >= 0
+    differentiates = torch._C._is_fwd_grad_enabled()
+    try:
+        yield
+    except Exception:
+        if not is_within:
+            forward_ad._current_level = -1
+            with suppress(RuntimeError):  # where there is none, and never a second one
+                torch._C._exit_dual_level(level=0)
+        torch._C._set_fwd_grad_enabled(differentiates)
+        pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        raise

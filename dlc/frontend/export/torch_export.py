@@ -21,7 +21,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from dlc.diagnostics import with_hint
 from dlc.frontend.aten.copied import CopiedTogether, copies_of_tensors
 from dlc.frontend.aten.draws import OwnGenerator
-from dlc.frontend.aten.failed_operations import modules_left_on_failure
+from dlc.frontend.aten.failed_operations import (
+    modules_left_on_failure,
+    transforms_left_on_failure,
+)
 from dlc.frontend.aten.numbers_of_data import MATH, ValueNeeded, functions_of_numbers
 from dlc.frontend.aten.optimizer_steps import StepsOptimizer, no_optimizer_steps
 from dlc.frontend.aten.recurrent_layers import shapes_only
@@ -75,6 +78,7 @@ def export(
         stack.enter_context(unchecked_factors())
         stack.enter_context(no_optimizer_steps())
         stack.enter_context(modules_left_on_failure())
+        stack.enter_context(transforms_left_on_failure())
         stack.enter_context(all_frames_recorded())
         stack.enter_context(shapes_only(whole))
         if isinstance(root, GraphModule):
