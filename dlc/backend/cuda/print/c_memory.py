@@ -15,6 +15,7 @@ from dlc.backend.cuda.print.c_index import MOST_INT, IndexText
 from dlc.backend.cuda.print.c_scalar import value_type
 from dlc.backend.cuda.print.c_text import (
     HEADERS,
+    Level,
     Text,
     binary,
     call,
@@ -265,9 +266,22 @@ class Accesses(Values):
         helper = f"cp_async_{size}"
         self.helpers.add(helper)
         target = self._element_text(op.target, op.target_subscripts)
-        source = self._element_text(op.source, op.subscripts)
+        source = self._address_text(op.source, op.subscripts)
         where = self.index.conditions(op.where) or Text("true")
-        self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
+        self._effect(None, f"{call(helper, Text(f'&{target}'), source, where)};")
+
+    def _address_text(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
+        """
+        `&x[row * 2048 + k] + round * 8192`: loops that are written out go on from one address, as
+        an instruction has room for such a number; nvcc keeps an index in a register for each else.
+        """
+        if not any(isinstance(stride, Size) for stride in strides_of(memref_of(ref))):
+            place = place_of(memref_of(ref), subscripts).linear
+            numbers = Expr(tuple(t for t in place.terms if _is_written_out(t[0])))
+            if numbers != Expr() and numbers != place:
+                start = Text(f"&{self.text[ref]}[{self.index.expr(place - numbers)}]", Level.UNARY)
+                return binary(start, "+", self.index.expr(numbers))
+        return Text(f"&{self._element_text(ref, subscripts)}")
 
     def matrix_rows(self, op: kernel.LdmatrixOp | kernel.StmatrixOp) -> None:
         kind = op.name.removeprefix("kernel.")
