@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -23,7 +23,7 @@ from dlc.error_report import file_line_col
 from dlc.frontend.export.sized_program import SizedProgram
 from dlc.ir.sizes import Fact, Size
 from dlc.log import get_logger
-from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, part_of, parts_of, told
+from dlc.schedule.size_ranges import MOST, Box, box_of, fastest, largest, part_of, parts_of, told
 from dlc.stages import Stages
 from dlc.transforms.tensor.multiples.divide_sizes import divide_sizes, divided, divisors
 
@@ -66,6 +66,8 @@ class _Known:
 
     made: list[Made] = field(default_factory=list)
     chosen: dict[Alike, Made] = field(default_factory=dict)
+    first: dict[Alike, Mapping[str, int]] = field(default_factory=dict)
+    """The sizes of the first call of each range."""
     parts: dict[Alike, Made] = field(default_factory=dict)
     """For the parts of ranges that were asked for, the fastest of those there were."""
 
@@ -82,8 +84,9 @@ class _Known:
 class SharedKernels:
     """
     The kernels of programs that were imported for many sizes, by program and precision. The first
-    sizes of a range are those that its kernels are scheduled for, or that show that others do; the
-    first ones of its parts show whether the kernels of another range are faster there.
+    sizes of a range are those that its kernels are scheduled for, or that show with its largest
+    that others do; the first ones of its parts show whether the kernels of another range are faster
+    there, or new ones.
     """
 
     multiples: bool = True
@@ -112,10 +115,14 @@ class SharedKernels:
         alike, part = (box_of(sizes), divided_by), (part_of(sizes), divided_by)
         if alike not in known.chosen:
             known.chosen[alike] = known.parts[part] = self._chosen(known, program, sizes, by, make)
+            known.first[alike] = sizes
         elif part not in known.parts and (chosen := known.chosen[alike]).stages is not None:
             there = [chosen, *(made for made in known.fitting(by) if made is not chosen)]
-            several = len(there) > 1
-            known.parts[part] = min(there, key=lambda m: m.seconds(sizes)) if several else chosen
+            best = min(there, key=lambda m: m.seconds(sizes)) if len(there) > 1 else chosen
+            if _is_slower(chosen, best, known.first[alike], sizes):
+                other = self._chosen(known, program, sizes, by, make)
+                best = best if other.stages is None else other
+            known.parts[part] = best
         return known.owner(part[0], *alike).given(sizes)
 
     def _chosen(
@@ -137,7 +144,9 @@ class SharedKernels:
             by = {}  # the last ones are for all sizes
         own = self._made(program, sizes, by, make)
         if fit and own.stages is not None:
-            if (number := fastest(own.seconds(sizes), times)) is not None:
+            number = fastest(own.seconds(sizes), times)
+            last = largest(sizes)
+            if number is not None and not (program.takes(last) and _is_faster(own, fit, last)):
                 return fit[number]
         known.made.append(own)
         return own
@@ -209,6 +218,25 @@ def _likely(module: ModuleOp, sizes: Mapping[str, int]) -> ModuleOp:
         if isinstance(op, SymbolOp):
             op.hint = IntegerAttr(sizes[op.sym_name.data], i64)
     return module
+
+
+def _is_slower(
+    first: Made, best: Made, first_sizes: Mapping[str, int], sizes: Mapping[str, int]
+) -> bool:
+    """
+    Whether the fastest kernels for such sizes take longer for each element than what the first,
+    smaller sizes of their range have: schedules for larger sizes take less for each, or as long.
+    """
+    elements, fewer = prod(sizes.values()), prod(first_sizes.values())
+    if elements <= fewer:
+        return False
+    return best.seconds(sizes) * fewer > first.seconds(first_sizes) * elements
+
+
+def _is_faster(own: Made, known: Sequence[Made], sizes: Mapping[str, int]) -> bool:
+    """Whether kernels are worth to have beside those that are known for such sizes."""
+    seconds = own.seconds(sizes)
+    return seconds < inf and fastest(seconds, [made.seconds(sizes) for made in known]) is None
 
 
 def _with_multiples(by: Iterable[tuple[str, int]]) -> str:

@@ -15,14 +15,15 @@ from dlc.dialects.size_index import SizeIndexOp
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.contraction_tiles import Tiled, tiled_contraction
 from dlc.schedule.problem import Problem
-from dlc.schedule.size_ranges import box_of
+from dlc.schedule.size_ranges import box_of, parts_of
 
 
 def problems_around(kernel: loop.KernelOp) -> list[Problem]:
     """
-    A contraction at the ends of the ranges of sizes that share kernels with those that are likely;
-    none of a kernel without sizes, nor where other axes are its rows and columns. What tensor cores
-    multiply at the likely sizes they do at smaller ones, too, at which K does not fill a step.
+    A contraction at the end of each part of the ranges of sizes that share kernels with those that
+    are likely; none of a kernel without sizes, nor where other axes are its rows and columns. What
+    tensor cores multiply at the likely sizes they do at smaller ones, too, at which K does not fill
+    a step.
     """
     likely = None
     found: list[Problem] = []
@@ -48,8 +49,8 @@ def _around(kernel: loop.KernelOp) -> Iterator[dict[str, int]]:
     yield likely
     for symbol in symbols:
         least, most = symbol.bounds
-        ((_, low, high),) = box_of({symbol.name: symbol.likely})
-        within = {int(min(max(n, least), most)) for n in (low, high)}
+        parts = parts_of(box_of({symbol.name: symbol.likely}))
+        within = {int(min(max(high, least), most)) for ((_, _, high),) in parts}
         for n in sorted(within - {symbol.likely}):
             yield likely | {symbol.name: n}
 
@@ -59,10 +60,13 @@ def _axes(tiled: Tiled) -> tuple[int | None, ...]:
 
 
 def steadiest(found: Sequence[Candidate], around: Sequence[Problem]) -> Candidate:
-    """The candidate with the least geometric mean of its times, of its own problem and others."""
+    """
+    The candidate with the least geometric mean of its times, of which that of its own problem
+    counts as much as those of all others.
+    """
 
     def seconds(candidate: Candidate) -> float:
         others = (replace(candidate, problem=problem).seconds for problem in around)
-        return prod(others, start=candidate.seconds)
+        return prod(others, start=candidate.seconds ** len(around))
 
     return min(found, key=seconds) if around else found[0]

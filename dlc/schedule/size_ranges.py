@@ -14,7 +14,8 @@ from typing import TypeAlias
 WORTH = 1.1
 """
 Kernels are used for a range as long as they take at most so many times what those take whose
-schedule is made for it. Beyond that, it pays to compile these.
+schedule is made for it, at the sizes of its first call and at its largest. Beyond that, it pays to
+compile these.
 """
 MOST = 8
 """How many kernels of different schedules a program for all sizes has, multiples included."""
@@ -28,6 +29,11 @@ Box: TypeAlias = "tuple[tuple[str, int, int], ...]"
 def box_of(sizes: Mapping[str, int]) -> Box:
     """The sizes between two powers of two that these are of: 65 to 128, 129 to 256."""
     return tuple((name, *_between_powers(n)) for name, n in sizes.items())
+
+
+def largest(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The largest sizes of the range of these."""
+    return {name: high for name, _, high in box_of(sizes)}
 
 
 def _between_powers(n: int) -> tuple[int, int]:

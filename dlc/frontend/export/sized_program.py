@@ -46,6 +46,14 @@ class SizedProgram:
     def module(self) -> ModuleOp:
         return self.general.module
 
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether such sizes are in their ranges, and what holds of sizes holds of these."""
+        for name, symbol in self.symbols.items():
+            low, high = symbol.bounds
+            if not low <= sizes[name] <= high:
+                return False
+        return all(fact.holds(sizes) for fact in self.facts)
+
     def sizes_of(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> dict[str, int] | None:
@@ -56,11 +64,7 @@ class SizedProgram:
         if not all(type(leaves[leaf]) is int for leaf in self.numbers):
             return None
         sizes = {name: place.read(leaves[place.leaf]) for name, place in self.places.items()}
-        for name, symbol in self.symbols.items():
-            low, high = symbol.bounds
-            if not low <= sizes[name] <= high:
-                return None
-        if not all(fact.holds(sizes) for fact in self.facts):
+        if not self.takes(sizes):
             return None
         if any(leaves[leaf] != size.evaluate(sizes) for leaf, size in self.numbers.items()):
             return None
