@@ -24,9 +24,14 @@ def losses(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor, m: torch.Tensor) -
     return plain, F.ctc_loss(x, y, n, m, reduction="sum", zero_infinity=True)
 
 
-def test_without_time_an_empty_target_is_certain_and_others_impossible() -> None:
-    given = CLASSES, TARGETS, torch.tensor([0, 0, 7]), torch.tensor([0, 2, 0])
-    plain, total = dlc.compile(losses, given, backend="host")(*given)
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    return dlc.compile(losses, (CLASSES, TARGETS, GIVEN, LENGTHS), backend="host")
+
+
+def test_without_time_an_empty_target_is_certain_and_others_impossible(compiled: Any) -> None:
+    lengths = torch.tensor([0, 0, 7]), torch.tensor([0, 2, 0])
+    plain, total = compiled(CLASSES, TARGETS, *lengths)
     blanks = CLASSES[:, 2, 0].double().sum().neg().float()
     torch.testing.assert_close(
         plain, torch.stack([torch.tensor(0.0), torch.tensor(torch.inf), blanks])
@@ -35,8 +40,7 @@ def test_without_time_an_empty_target_is_certain_and_others_impossible() -> None
 
 
 @pytest.mark.parametrize("wrong", [-1, 8])
-def test_lengths_in_tensors_are_bounded_at_launch(wrong: int) -> None:
-    compiled = dlc.compile(losses, (CLASSES, TARGETS, GIVEN, LENGTHS), backend="host")
+def test_lengths_in_tensors_are_bounded_at_launch(compiled: Any, wrong: int) -> None:
     with pytest.raises(LaunchError, match=f"from 0 to 7, found {wrong}"):
         compiled(CLASSES, TARGETS, torch.tensor([7, wrong, 5]), LENGTHS)
     with pytest.raises(LaunchError, match=f"from 0 to 4, found {wrong}"):
