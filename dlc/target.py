@@ -103,6 +103,7 @@ PRECISION_ATTRIBUTE = "dlc.precision"
 Feature = Literal[
     "cluster",
     "cp.async",
+    "float8",
     "griddepcontrol",
     "mma",
     "multicast",
@@ -115,6 +116,7 @@ Feature = Literal[
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cluster": (90, "thread block clusters"),
     "cp.async": (80, "cp.async"),
+    "float8": (89, "mma.m16n8k32 of floats of 8 bits"),
     "griddepcontrol": (90, "griddepcontrol"),
     "mma": (80, "mma.m16n8k16"),
     "multicast": (90, "copies by its tensor memory accelerator to several blocks of a cluster"),
@@ -246,6 +248,9 @@ class Target:
     """The share of that rate which warps reach by `mma`."""
     tf32_lanes: int = 128
     """As `tensor_lanes`, of tf32."""
+    mma_float8: float = 2.0
+    """How many times as fast as halves floats of 8 bits are multiplied by `mma`: 1 where ptxas
+    makes it of F2FP and HMMA."""
     precision: Precision = "f32"
     """What products of f32 may be computed in beside f32. Not of the chip: of who compiles for
     it."""
@@ -306,6 +311,17 @@ class Target:
     def mma_lanes(self) -> float:
         """Multiply-adds of f16 or bf16 that an SM does by `mma` in a clock."""
         return self.tensor_lanes * self.mma_share
+
+    @property
+    def mma_float8_lanes(self) -> float:
+        """Those of floats of 8 bits."""
+        return self.mma_lanes * self.mma_float8
+
+    @property
+    def float8_lanes(self) -> float:
+        """Multiply-adds of floats of 8 bits that tensor cores of an SM do in a clock by `wgmma`:
+        twice those of halves, as of all chips that have them (whitepapers)."""
+        return 2 * self.tensor_lanes
 
     @property
     def mma_tf32_lanes(self) -> float:
@@ -435,11 +451,11 @@ _ROWS = (
     Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
     Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63, apart_mma=0.62,
+           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63, apart_mma=0.62, mma_float8=1,
            gpcs=(18, 18, 18, 16, 16, 16, 16, 14), l2_bytes_per_clock=27),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, apart_mma=0.62, lacks=("wgmma",),
-           gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
+           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, apart_mma=0.62, mma_float8=1,
+           lacks=("wgmma",), gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
     Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
            lacks=("multicast", "wgmma"), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),
 )  # fmt: skip

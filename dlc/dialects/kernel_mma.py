@@ -126,7 +126,7 @@ class MatrixRowsOp(IndexedOp, ABC):
 
     @property
     def units(self) -> int:
-        """The 16-bit elements of a lane's part; one of 32 bits is two of them."""
+        """The 16-bit elements of a lane's part; one of 32 bits is two, two of 8 are one."""
         return prod(static_shape(self.vector)) * element_bytes(self.vector.element_type) // 2
 
     @property
@@ -152,8 +152,8 @@ class MatrixRowsOp(IndexedOp, ABC):
         element = ref.element_type
         if not is_shared(self.ref):
             raise VerifyException(f"expected a buffer in shared memory, found {ref}")
-        if not isinstance(element, AnyFloat | IntegerType) or element.bitwidth not in (16, 32):
-            raise VerifyException(f"expected elements of 16 or 32 bits, found {element}")
+        if not isinstance(element, AnyFloat | IntegerType) or element.bitwidth not in (8, 16, 32):
+            raise VerifyException(f"expected elements of 8, 16 or 32 bits, found {element}")
         if vector.element_type != element or len(shape := static_shape(vector)) != 1:
             raise VerifyException(f"expected a vector of {element}, found {vector}")
         if shape[0] * element_bytes(element) not in (4, 8, 16):

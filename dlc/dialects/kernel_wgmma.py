@@ -25,8 +25,6 @@ from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
     Float32Type,
     IndexType,
     IntegerAttr,
@@ -65,7 +63,7 @@ from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
-from dlc.dialects.mma_layouts import HELD_FACTOR, TF32, MmaAttr
+from dlc.dialects.mma_layouts import FACTORS, HELD_FACTOR, MmaAttr
 from dlc.dialects.places import parse_places, print_places
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
@@ -146,9 +144,9 @@ class MatrixDescriptorOp(IndexedOp):
         verify_unconditional(self, ref.get_num_dims(), str(ref))
         if not is_shared(self.ref):
             raise VerifyException(f"expected a buffer in shared memory, found {ref}")
-        if not isinstance(ref.element_type, Float16Type | BFloat16Type | Float32Type):
-            found = ref.element_type
-            raise VerifyException(f"expected elements of f16, bf16 or f32, found {found}")
+        if (found := ref.element_type) not in FACTORS:
+            known = ", ".join(map(str, FACTORS))
+            raise VerifyException(f"expected elements of one of {known}, found {found}")
         *offsets, swizzle = self.fields
         for name, offset in zip(("leading", "stride"), offsets, strict=True):
             if offset % UNIT or not 0 <= offset < OFFSET_LIMIT:
@@ -212,8 +210,9 @@ class WgmmaOpBase(IndexedOp, ABC):
                 raise VerifyException(
                     f"expected elements of {self.shape.element} for {name}, found {found}"
                 )
-        if self.shape.factors.data == TF32 and any(self.majors):
-            raise VerifyException(f"expected factors of {TF32} whose rows lie along K")
+        if not self.shape.reads_across and any(self.majors):
+            factors = self.shape.factors.data
+            raise VerifyException(f"expected factors of {factors} whose rows lie along K")
         self._verify_sums()
 
     def _verify_sums(self) -> None:

@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, StringAttr, VectorType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float16Type,
+    Float32Type,
+    StringAttr,
+    VectorType,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import irdl_attr_definition
@@ -79,12 +88,20 @@ _PAIR = _PLACE // 2
 _ACCUMULATOR = _fragment(16, 8, _GROUP + _PAIR * 8, _IN_GROUP * 2 + _PLACE % 2)
 WARP_SUMS = _ACCUMULATOR
 """How a warp holds 16 x 8 sums, whatever it multiplies; one of a warpgroup, each of its tiles."""
-_HALVES = Shape(
-    16, 8, 16,
-    _fragment(16, 16, _GROUP + _PAIR % 2 * 8, _IN_GROUP * 2 + _PLACE % 2 + _PAIR // 2 * 8),
-    _fragment(16, 8, _IN_GROUP * 2 + _PLACE % 2 + _PAIR * 8, _GROUP),
-    _ACCUMULATOR,
-)  # fmt: skip
+
+
+def _packed(each: int) -> Shape:
+    """That of factors of which so many elements share a register."""
+    register, k = _PLACE // each, _IN_GROUP * each + _PLACE % each
+    return Shape(
+        16, 8, 8 * each,
+        _fragment(16, 8 * each, _GROUP + register % 2 * 8, k + register // 2 * (4 * each)),
+        _fragment(8 * each, 8, k + register * (4 * each), _GROUP),
+        _ACCUMULATOR,
+    )  # fmt: skip
+
+
+_HALVES, _BYTES = _packed(2), _packed(4)
 _TF32 = Shape(
     16, 8, 8,
     _fragment(16, 8, _GROUP + _PLACE % 2 * 8, _IN_GROUP + _PLACE // 2 * 4),
@@ -95,6 +112,8 @@ SHAPES: dict[tuple[str, str], Shape] = {
     ("m16n8k16", "f16"): _HALVES,
     ("m16n8k16", "bf16"): _HALVES,
     ("m16n8k8", "tf32"): _TF32,
+    ("m16n8k32", "e4m3"): _BYTES,
+    ("m16n8k32", "e5m2"): _BYTES,
 }
 """By the name of the shape and the type of the factors: those of a warp."""
 
@@ -132,6 +151,11 @@ OF_WARPGROUPS = list(dict.fromkeys(name for name, _ in WARPGROUP_SHAPES))
 ALL_SHAPES = {**SHAPES, **WARPGROUP_SHAPES}
 OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HALVES})
 """The names of the shapes of a warp whose factors have 16 bits."""
+OF_BYTES = sorted({name for (name, _), shape in SHAPES.items() if shape is _BYTES})
+"""Those whose factors have 8 bits."""
+HOLDING = sorted({name for (name, _), shape in ALL_SHAPES.items() if shape.k == _HALVES.k})
+"""The names of the shapes, of warps and of warpgroups, of which lanes can hold a factor as they
+hold sums: those of 16 bits."""
 
 
 def of_columns(shape: str, columns: int) -> str:
@@ -146,15 +170,21 @@ OF_FLOATS = list(dict.fromkeys(name for name, factors in ALL_SHAPES if factors =
 """Those whose factors are the leading 19 bits of f32, of a warp and of a warpgroup."""
 TF32_MASK = -(1 << 13)
 """The bits of f32 that are read of it, as an integer of 32 bits."""
-_FACTORS: dict[str, Attribute] = {
+_FACTORS: dict[str, AnyFloat] = {
+    "e4m3": Float8E4M3FNType(),
+    "e5m2": Float8E5M2Type(),
     "f16": Float16Type(),
     "bf16": BFloat16Type(),
     TF32: Float32Type(),
 }
+FACTORS = tuple(_FACTORS.values())
+"""The types of elements that are multiplied."""
 _SUMS: dict[str, tuple[Attribute, ...]] = {
     "f16": (Float32Type(), Float16Type()),
     "bf16": (Float32Type(),),
     "tf32": (Float32Type(),),
+    "e4m3": (Float32Type(),),
+    "e5m2": (Float32Type(),),
 }
 
 
@@ -175,9 +205,10 @@ class MmaAttr(ParametrizedAttribute):
     """
     `#kernel.mma<m16n8k16, bf16>`: a product of matrices that a warp computes at once.
 
-    The factors are f16, bf16 or tf32, which is f32 whose last 13 bits are not read; the sums are
-    f32, of factors in f16 also f16. `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128
-    threads, whose factors lie in shared memory (`kernel.wgmma`); the sums are f32.
+    The factors are f16, bf16, e4m3 (without infinity) or e5m2, of 8 bits, or tf32, which is f32
+    whose last 13 bits are not read; the sums are f32, of factors in f16 also f16.
+    `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128 threads, whose factors lie in
+    shared memory (`kernel.wgmma`); the sums are f32.
     """
 
     name = "kernel.mma"
@@ -194,7 +225,8 @@ class MmaAttr(ParametrizedAttribute):
         if (self.shape.data, self.factors.data) not in ALL_SHAPES:
             known = ", ".join(f"<{shape}, {factors}>" for shape, factors in SHAPES)
             columns = ", ".join(map(str, _COLUMNS))
-            known += f", or <m64nNk16, f16 or bf16> or <m64nNk8, {TF32}> for an N of {columns}"
+            known += f", or <m64nNk16, f16 or bf16>, <m64nNk8, {TF32}> or <m64nNk32, e4m3 or e5m2>"
+            known += f" for an N of {columns}"
             raise VerifyException(
                 f"expected one of {known}, found <{self.shape.data}, {self.factors.data}>"
             )
@@ -218,9 +250,14 @@ class MmaAttr(ParametrizedAttribute):
         return MmaAttr(shape, self.factors)
 
     @property
-    def element(self) -> Attribute:
+    def element(self) -> AnyFloat:
         """The type of the factors' elements."""
         return _FACTORS[self.factors.data]
+
+    @property
+    def reads_across(self) -> bool:
+        """True if factors in shared memory may lie across K: elements of 16 bits are turned."""
+        return self.element.bitwidth == 16
 
     @property
     def types(self) -> tuple[VectorType, VectorType]:

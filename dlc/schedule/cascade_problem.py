@@ -17,7 +17,7 @@ from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
-from dlc.analysis.loop.mma_products import is_numbered, mma_products
+from dlc.analysis.loop.mma_products import HALVES, is_numbered, mma_products
 from dlc.analysis.loop.product_matrices import has_boxes, lies_along_k
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -292,7 +292,7 @@ def _is_of_halves(
     if not isinstance(scores, loop.ReduceOp) or row is None or row.index > column.index:
         return False
     products = mma_products(scores, row, key, along)
-    if products is None or products.computed or products.type == "f32":
+    if products is None or products.computed or products.type not in HALVES:
         return False
     for weight in fold.yielded.values[1:]:
         if column in along[weight]:

@@ -14,7 +14,7 @@ class TensorProduct:
     """What tensor cores multiply: factors of one type, whose products they sum in f32."""
 
     type: str
-    """`f16`, `bf16` or `f32`."""
+    """One of `dlc.analysis.loop.mma_products.TYPES`."""
     row_work: float = 0
     """Instructions that compute a factor along rows; 0 if that is an element of an input."""
     column_work: float = 0

@@ -157,7 +157,7 @@ class _Block:
         waits += last * target.clock / target.sm_bandwidth
         least = counts.overlapped * target.latency_clocks
         path = path_clocks(counts.fmas, slots - counts.fmas, target)
-        unhidden = target.apart_mma if counts.tensor_flops else target.apart
+        unhidden = target.apart_mma if counts.tensor_flops or counts.float8_flops else target.apart
         shared = (warps * counts.wavefronts,)
         return _Block(warps, own, shared, path, waits, least, unhidden, target)
 
@@ -203,6 +203,9 @@ def _tensor_clocks(counts: Counts, target: Target) -> float:
     if counts.tf32_flops or counts.group_tf32_flops:
         clocks += counts.tf32_flops / 2 / target.mma_tf32_lanes
         of_groups += counts.group_tf32_flops / 2 / target.tf32_lanes
+    if counts.float8_flops or counts.group_float8_flops:
+        clocks += counts.float8_flops / 2 / target.mma_float8_lanes
+        of_groups += counts.group_float8_flops / 2 / target.float8_lanes
     return clocks + of_groups / target.filled_share
 
 

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
+from dlc.analysis.loop.mma_products import FLOAT8
 from dlc.schedule import grain
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
@@ -236,7 +237,9 @@ def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
     """Tiles for tensor cores, if these can compute the sums and may."""
     if problem.tensor is None:
         return
-    if problem.tensor.type != "f32":
+    if problem.tensor.type in FLOAT8:
+        possible = target.has("float8")
+    elif problem.tensor.type != "f32":
         possible = target.has("mma")
     else:
         possible = target.precision != "f32" and target.has("tf32")

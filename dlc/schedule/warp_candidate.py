@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
+from dlc.analysis.loop.mma_products import FLOAT8
 from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.candidate import WAVEFRONTS, Candidate
@@ -227,6 +228,32 @@ class Tf32Candidate(WarpCandidate):
 
 
 @dataclass(frozen=True)
+class Float8Candidate(WarpCandidate):
+    """
+    One for factors of floats of 8 bits. Tensor cores may keep as few as 14 bits of their sums
+    (Zhang et al., "SageAttention2", 2024): each chunk has sums of its own, which threads add.
+    """
+
+    vector: ClassVar[int] = 32
+    element_loads: ClassVar[tuple[int, int]] = 28, 16
+    chunk_sizes: ClassVar[tuple[int, ...]] = (128, 64)
+    most: ClassVar[int] = 64
+    apart: ClassVar[bool] = True
+
+    @cached
+    def registers(self) -> int:
+        return super().registers + self.sums
+
+    @cached
+    def beside(self) -> float:
+        return super().beside + self.sums
+
+    @cached
+    def tensor_clocks(self) -> float:
+        return self._products / self.target.mma_float8_lanes
+
+
+@dataclass(frozen=True)
 class SplitCandidate(Tf32Candidate):
     """
     One whose factors are taken apart into two parts, of whose products three are added; what a
@@ -257,6 +284,8 @@ class SplitCandidate(Tf32Candidate):
 
 def warp_candidate_of(type: str, precision: str = "tf32") -> type[WarpCandidate]:
     """How factors of a type are tiled for tensor cores, those of f32 in a precision."""
+    if type in FLOAT8:
+        return Float8Candidate
     if type != "f32":
         return WarpCandidate
     return SplitCandidate if precision == "3xtf32" else Tf32Candidate

@@ -12,6 +12,7 @@ from math import ceil, gcd, inf, prod
 from typing import ClassVar
 
 from dlc.analysis.kernel.occupancy import occupancy
+from dlc.analysis.loop.mma_products import FLOAT8, HALVES
 from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
@@ -310,7 +311,7 @@ class WarpgroupCandidate(WarpCandidate):
         return self._products / self._lanes
 
     @property
-    def _lanes(self) -> int:
+    def _lanes(self) -> float:
         """Multiply-adds of an SM in a clock."""
         return self.target.tensor_lanes
 
@@ -332,6 +333,24 @@ _SWIZZLE = "split-inner-for-swizzle{bytes=128}"
 
 
 @dataclass(frozen=True)
+class Float8WarpgroupCandidate(WarpgroupCandidate):
+    """One for factors of floats of 8 bits, of which each chunk is summed apart."""
+
+    vector: ClassVar[int] = 32
+    chunk_sizes: ClassVar[tuple[int, ...]] = (2 * PANEL,)
+    apart: ClassVar[bool] = True
+
+    @property
+    def unhidden(self) -> float:
+        """Sums are added when their products have been waited for."""
+        return self.target.adding_share
+
+    @property
+    def _lanes(self) -> float:
+        return self.target.float8_lanes
+
+
+@dataclass(frozen=True)
 class Tf32WarpgroupCandidate(WarpgroupCandidate):
     """One for factors of f32, of which tensor cores multiply the leading bits."""
 
@@ -344,7 +363,7 @@ class Tf32WarpgroupCandidate(WarpgroupCandidate):
         return f"wgmma of {self.precision}"
 
     @property
-    def _lanes(self) -> int:
+    def _lanes(self) -> float:
         return self.target.tf32_lanes
 
 
@@ -366,19 +385,23 @@ class PartsWarpgroupCandidate(Tf32WarpgroupCandidate):
 
 def warpgroup_candidate_of(tensor: TensorProduct) -> type[WarpgroupCandidate]:
     """How factors of a product are tiled for warpgroups."""
+    if tensor.type in FLOAT8:
+        return Float8WarpgroupCandidate
     if tensor.type != "f32":
         return WarpgroupCandidate
     return PartsWarpgroupCandidate if tensor.in_parts else Tf32WarpgroupCandidate
 
 
 def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandidate]:
-    """Tiles for warpgroups, if these can compute the sums: of f32 if all lies along K."""
+    """Tiles for warpgroups, if these can compute the sums: but of halves if all lies along K."""
     tensor = problem.tensor
     if tensor is None or tensor.along_k is None or not target.has("wgmma"):
         return
+    if tensor.type not in HALVES and not all(tensor.along_k):
+        return
     if tensor.type == "f32":
         may = target.precision == "tf32" or (tensor.in_parts and target.precision != "f32")
-        if not may or not all(tensor.along_k):
+        if not may:
             return
     made = warpgroup_candidate_of(tensor)
     (chunk,) = made.chunk_sizes

@@ -87,9 +87,12 @@ class _Rows:
         self.subscripts = program.index(op.map, op.indices)
         self.width = static_shape(op.vector)[0]
         rows, columns = places_of(op.fragment)
-        each = rows.shape[1] // self.width
-        """Units of 16 bits in an element, which lie next to each other in a row."""
-        self.giver, self.column = rows[:, ::each], columns[:, ::each] // each
+        bytes = self.memory.bytes
+        begin = np.arange(self.width) * bytes
+        """The first byte of each element in a lane's part, whose units have 16 bits."""
+        unit = begin // 2
+        self.giver = rows[:, unit]
+        self.column = (columns[:, unit] * 2 + begin % 2) // bytes
         """The lane that points to the row of each of a lane's elements, and its column there."""
         self.count = 8 * op.matrices
 

@@ -38,6 +38,11 @@ class Situation:
         return [str(t) for t in self._floats if element_bytes(t) == 2]
 
     @property
+    def narrow(self) -> list[str]:
+        """The types of inputs that are floats of one or two bytes."""
+        return [str(t) for t in self._floats if element_bytes(t) <= 2]
+
+    @property
     def multiplies_f32(self) -> bool:
         """True if an input is f32, whose products tensor cores may compute."""
         asked = self.target.precision != "f32" and self.target.has("tf32")

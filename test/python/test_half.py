@@ -43,6 +43,7 @@ from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
 from dlc.simulator.narrow_floats import bits_of, values_of
 from dlc.stages import compiler_context
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}
@@ -447,7 +448,7 @@ def test_scales_of_blocks_and_of_results_are_refused() -> None:
     x, w = (torch.empty(256, 256, dtype=BYTES[0], device="meta") for _ in range(2))
     one, *blocks = (torch.empty(shape, device="meta") for shape in ((), (256, 2), (2, 2)))
     for given in ((x, w.t(), *blocks), (x, w.t(), one, one, None, one)):
-        module = import_program(torch._scaled_mm, given).module
+        module = import_program(torch._scaled_mm, given, whole=DECOMPOSITIONS).module
         with pytest.raises(Exception, match=r"_scaled_mm.* by scales of tensors or of rows"):
             run_pipeline(compiler_context(), module, "tensor")
 

@@ -13,20 +13,23 @@ from bank_meter import BankConflict, BankMeter
 from mutants import Mutation, mutations
 from ptx_fragments import table
 from test_printer import aligned, kernel_of, nvcc_takes, on_host, parse
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AnyFloat, Float8E4M3FNType, Float8E5M2Type, ModuleOp
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda.print.printer import print_module
 from dlc.dialects import kernel
 from dlc.dialects.mma_layouts import SHAPES, Fragment, MmaAttr
 from dlc.simulator import Hazard, run_kernel
+from dlc.simulator.narrow_floats import bits_of, rounded
 from dlc.simulator.run import Options
 
 Array = np.ndarray[Any, Any]
 FIGURES = {
     "m16n8k16": (ptx_fragments.A_M16N8K16, ptx_fragments.B_M16N8K16, ptx_fragments.C_M16N8),
+    "m16n8k32": (ptx_fragments.A_M16N8K32, ptx_fragments.B_M16N8K32, ptx_fragments.C_M16N8),
     "m16n8k8": (ptx_fragments.A_M16N8K8_TF32, ptx_fragments.B_M16N8K8_TF32, ptx_fragments.C_M16N8),
 }
+FLOAT8: dict[str, AnyFloat] = {"e4m3": Float8E4M3FNType(), "e5m2": Float8E5M2Type()}
 PRODUCTS = [(*names, str(sums.element_type)) for names in SHAPES for sums in MmaAttr(*names).sums]
 
 
@@ -48,6 +51,8 @@ def bf16(x: Array) -> Array:
 
 def bits(x: Array, type: str) -> Array:
     """As the host's memory has them."""
+    if type in FLOAT8:
+        return bits_of(x, FLOAT8[type])
     if type != "bf16":
         return x
     return (np.ascontiguousarray(x).view(np.uint32) >> 16).astype(np.uint16)
@@ -69,7 +74,7 @@ def in_matrix(lanes: Array, figure: str) -> Array:
 
 
 def product_text(shape: str, factors: str, sums: str) -> str:
-    sizes, element = SHAPES[shape, factors], {"tf32": "f32"}.get(factors, factors)
+    sizes, element = SHAPES[shape, factors], MmaAttr(shape, factors).element
     a, b, c = sizes.a.width, sizes.b.width, sizes.c.width
     return f"""
 kernel.func @product(%x: memref<32x{a}x{element}>, %y: memref<32x{b}x{element}>,
@@ -116,8 +121,11 @@ def test_products(shape: str, factors: str, sums: str, unusual: bool) -> None:
     c = rng.standard_normal((16, 8)).astype(dtype)
     if factors == "bf16":
         a, b = bf16(a), bf16(b)
+    if factors in FLOAT8:
+        a, b = (rounded(x, FLOAT8[factors]) for x in (a, b))
     if unusual:
-        a[3, 5], b[2, 4], c[7, 1], a[9, 0] = np.inf, np.nan, -np.inf, 0
+        infinite = np.nan if factors == "e4m3" else np.inf  # it has none
+        a[3, 5], b[2, 4], c[7, 1], a[9, 0] = infinite, np.nan, -np.inf, 0
     figures = FIGURES[shape]
     inputs = [in_lanes(m, figure) for m, figure in zip((a, b, c), figures, strict=True)]
     text = product_text(shape, factors, sums)
@@ -362,10 +370,13 @@ def _is_found(edit: Mutation, module: ModuleOp, x: Array, w: Array, exact: Array
 
 
 def test_nvcc_takes_all_of_it() -> None:
-    texts = [product_text(*names) for names in PRODUCTS]
+    texts = [product_text(*names) for names in PRODUCTS if names[1] not in FLOAT8]
     for rows, columns, width, at, trans, _, _ in LOADS.values():
         texts.append(rows_text(rows, columns, "bf16", width, at, trans=trans))
     texts.append(STORED.format(row="%t mod 16", trans=""))
     named = [text.replace(" @", f" @k{n}_", 1) for n, text in enumerate(texts)]
     assert nvcc_takes(print_module(parse("".join(named[:-1]))), "sm_80", "sm_120") == [0, 0]
     assert nvcc_takes(print_module(parse("".join(named))), "sm_90") == [0]
+    bytes = [product_text(*names) for names in PRODUCTS if names[1] in FLOAT8]
+    named = [text.replace(" @", f" @k{n}_", 1) for n, text in enumerate(bytes)]
+    assert nvcc_takes(print_module(parse("".join(named))), "sm_89") == [0]

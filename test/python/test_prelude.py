@@ -25,7 +25,7 @@ def has_nvcc() -> bool:
 # One use of every function (of every overload and instance that differs), in the table's order.
 WGMMA_ARGUMENTS = {
     "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]")
-    | {"tf32": "false, false>(sums, l[0], l[1]"},
+    | dict.fromkeys(("tf32", "e4m3", "e5m2"), "false, false>(sums, l[0], l[1]"),
     "wgmma_held": {
         "f16": "true>(sums, eight.lane, l[1]",
         "bf16": "true>(sums, brain8.lane, l[1]",
@@ -99,6 +99,8 @@ USES = {
     "mma_m16n8k16_f16_f16": "half4 = mma_m16n8k16_f16_f16(eight, half4, half4);",
     "mma_m16n8k16_f32_bf16": "f4 = mma_m16n8k16_f32_bf16(brain8, brain4, f4);",
     "mma_m16n8k8_f32_tf32": "f4 = mma_m16n8k8_f32_tf32(f4, f2, f4);",
+    "mma_m16n8k32_f32_e4m3": "f4 = mma_m16n8k32_f32_e4m3({}, {}, f4);",
+    "mma_m16n8k32_f32_e5m2": "f4 = mma_m16n8k32_f32_e5m2({}, {}, f4);",
     "ldmatrix_x1": "two = ldmatrix_x1<packed<__half, 2>>(s); *h = two.lane[0];",
     "ldmatrix_x1_trans": "two = ldmatrix_x1_trans<packed<__half, 2>>(s);",
     "ldmatrix_x2": "f2 = ldmatrix_x2<float2>(s);",

@@ -29,7 +29,6 @@ from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, i
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import UNIT, shape_of
-from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
 from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
@@ -87,6 +86,10 @@ class Counts:
     """As `tensor_flops`, of tf32."""
     group_tf32_flops: float = 0
     """As `group_flops`, of tf32."""
+    float8_flops: float = 0
+    """As `tensor_flops`, of floats of 8 bits."""
+    group_float8_flops: float = 0
+    """As `group_flops`, of floats of 8 bits."""
     waits: float = 0
     """Times that a thread waits for global memory, one after the other, with nothing to do."""
     overlapped: float = 0
@@ -111,6 +114,8 @@ _SHARED = (
     "group_flops",
     "tf32_flops",
     "group_tf32_flops",
+    "float8_flops",
+    "group_float8_flops",
     "cluster_bytes",
 )
 """What an SM does for its blocks, not what a thread waits for."""
@@ -337,20 +342,26 @@ class _Walk:
                 shape = op.shape.sizes
                 warps = WARPGROUP // WARP
                 flops = times * 2 * shape.m * shape.n * shape.k / warps
-                if op.shape.factors.data == TF32:
-                    counts.group_tf32_flops += flops
-                else:
-                    counts.group_flops += flops
+                match op.shape.element.bitwidth:
+                    case 32:
+                        counts.group_tf32_flops += flops
+                    case 8:
+                        counts.group_float8_flops += flops
+                    case _:
+                        counts.group_flops += flops
                 counts.slots += times
             case kernel.MatrixDescriptorOp():
                 counts.slots += 2 * times  # the address, and the fields
             case kernel.MmaOp():
                 shape = op.shape.sizes
                 flops = times * 2 * shape.m * shape.n * shape.k
-                if op.shape.factors.data == TF32:
-                    counts.tf32_flops += flops
-                else:
-                    counts.tensor_flops += flops
+                match op.shape.element.bitwidth:
+                    case 32:
+                        counts.tf32_flops += flops
+                    case 8:
+                        counts.float8_flops += flops
+                    case _:
+                        counts.tensor_flops += flops
                 counts.slots += times
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
                 counts.wavefronts += times * op.matrices

@@ -1,4 +1,4 @@
-"""Sums in f32 of products of f16, of bf16 or of f32, which tensor cores can compute."""
+"""Sums in f32 of products of floats of one type, which tensor cores can compute."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, FloatAttr
+from xdsl.dialects.builtin import AnyFloat, Float32Type, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import ConstantLike, Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
+from dlc.ir.elements import NARROW
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
 
-TYPES = (Float16Type(), BFloat16Type(), Float32Type())
+HALVES = ("f16", "bf16")
+FLOAT8 = tuple(str(row.type) for row in NARROW if row.bytes == 1)
+"""Floats of 8 bits."""
+TYPES = (*HALVES, *FLOAT8, "f32")
 
 
 @dataclass(frozen=True)
 class MmaProducts:
-    """The factors of the products that a reduce sums; halves before they are widened to f32."""
+    """The factors of the products that a reduce sums, before they are widened to f32."""
 
     type: str
-    """`f16`, `bf16` or `f32`."""
+    """One of `TYPES`."""
     rows: tuple[SSAValue, ...]
     columns: tuple[SSAValue, ...]
 
@@ -62,10 +66,10 @@ def mma_products(
             found[next(iter(axes))][factor] = None
         if len(sides) < 2:
             return None
-    types = {v.type for factors in found.values() for v in factors}
+    types = {str(v.type) for factors in found.values() for v in factors}
     if len(types) != 1 or not types <= set(TYPES):
         return None
-    return MmaProducts(str(next(iter(types))), tuple(found[row]), tuple(found[column]))
+    return MmaProducts(next(iter(types)), tuple(found[row]), tuple(found[column]))
 
 
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:
@@ -136,7 +140,8 @@ def lies_in_runs(value: SSAValue, reduce: loop.ReduceOp, tiled: Sequence[SSAValu
     subscripts = [s for s in load.subscripts if walked.intersection(s.values())]
     *outer, last = subscripts
     inner = walked.intersection(last.values())
-    ends = {reduce.axes[-1]} if value.type == Float32Type() else {reduce.axes[-1], tiled[0]}
+    turned = isinstance(value.type, AnyFloat) and value.type.bitwidth == 16
+    ends = {reduce.axes[-1], tiled[0]} if turned else {reduce.axes[-1]}
     return (
         len(inner) == 1
         and inner <= ends

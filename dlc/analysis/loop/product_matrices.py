@@ -9,7 +9,7 @@ from dlc.analysis.loop.mma_products import MmaProducts
 from dlc.dialects import loop
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.kernel_memory import element_bytes, memref_of
-from dlc.dialects.layouts import PERIOD
+from dlc.dialects.layouts import PERIOD, UNIT
 
 
 def matrices_in_memory(
@@ -92,6 +92,7 @@ def has_boxes(factor: SSAValue, k: SSAValue, axis: SSAValue) -> bool:
 
 def _is_boxes(op: loop.LoadOp | loop.StoreOp, a: SSAValue, b: SSAValue, alignment: int) -> bool:
     """True if TMA can copy boxes along two axes of what is accessed, from the first points on."""
-    box = [PERIOD if {a, b}.intersection(s.values()) else 1 for s in op.subscripts]
+    least = max(PERIOD, UNIT // element_bytes(memref_of(op.ref).element_type))
+    box = [least if {a, b}.intersection(s.values()) else 1 for s in op.subscripts]
     begin = [s.substitute(lambda value: 0 if value in (a, b) else None) for s in op.subscripts]
     return tma_obstacle(memref_of(op.ref), box, alignment, begin) is None

@@ -14,7 +14,6 @@ from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
 from dlc.dialects.layouts import PERIOD, UNIT, SwizzleAttr, shape_of
-from dlc.dialects.mma_layouts import TF32
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
 
@@ -97,8 +96,8 @@ def _told_matrix(
             break
     else:
         return "has no rows along K, and none across"
-    if along_rows and reduce.mma.factors.data == TF32:
-        return f"lies across K: of {TF32}, wgmma reads rows along it"
+    if along_rows and not reduce.mma.reads_across:
+        return f"lies across K: of {reduce.mma.factors.data}, wgmma reads rows along it"
     if not isinstance(type.layout, SwizzleAttr):
         return "is not swizzled (split-inner-for-swizzle)"
     start = tuple(e.substitute(lambda v: 0 if v in axes else None) for e in load.subscripts)

@@ -13,6 +13,14 @@ struct tf32 {  // f32 of which the last 13 bits are not read
   uint32_t bits;
 };
 
+// An element of which a function of the prelude gives a float.
+template <class T, float (*widen)(T)>
+struct widened {
+  T value;
+};
+
+template <class T, float (*widen)(T)>
+inline float number(widened<T, widen> element) { return widen(element.value); }
 inline float number(float value) { return value; }
 inline float number(tf32 value) { return float_of(value.bits & 0xffffe000); }
 inline float number(__half value) { return __half2float(value); }

@@ -22,7 +22,7 @@ from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.nest import chunk
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_options import divisors
-from dlc.transforms.step_space import Domain, Value, powers
+from dlc.transforms.step_space import Domain, Situation, Value, powers
 from dlc.transforms.tile.splitting.largest_first import find_largest_first
 
 
@@ -76,7 +76,7 @@ class ChunkMatmulKPass(SchedulingPass):
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "bk": Domain((4, 8, 16, 32, 64, 128), least=1, narrowed=lambda s: _chunks(s.kernel)),
-        "vector": Domain((1, 2, 4, 8, 16), least=1, narrowed=lambda s: _vectors(s.given["bk"])),
+        "vector": Domain((1, 2, 4, 8, 16, 32), least=1, narrowed=lambda s: _vectors(s)),
     }
 
     def __post_init__(self) -> None:
@@ -182,7 +182,9 @@ def _chunks(kernel: tile.KernelOp) -> list[Value]:
     return [n for n in powers(128, least=4) if n == 4 or n < longest]
 
 
-def _vectors(bk: Value) -> list[Value]:
-    """Powers of two that divide a chunk."""
+def _vectors(s: Situation) -> list[Value]:
+    """Powers of two that divide a chunk; 32, too, for products of floats of 8 bits."""
+    bk = s.given["bk"]
     assert isinstance(bk, int)
-    return [n for n in powers(16) if bk % n == 0]
+    most = 32 if len(s.narrow) > len(s.halves) else 16
+    return [n for n in powers(most) if bk % n == 0]

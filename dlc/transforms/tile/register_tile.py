@@ -16,11 +16,14 @@ from dlc.analysis.tile.thread_slabs import thread_slabs
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.mma_layouts import (
+    ALL_SHAPES,
+    OF_BYTES,
     OF_FLOATS,
     OF_HALVES,
     OF_WARPGROUPS,
     SHAPES,
     WARPGROUP_SHAPES,
+    MmaAttr,
 )
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
@@ -124,6 +127,9 @@ class RegisterTilePass(SchedulingPass):
           serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
     ```
 
+    Factors in floats of 8 bits take `mma=m16n8k32`, from sm_89 on, or `mma=m64n128k32` and the
+    like, with K in runs of 32; they are read by rows where they lie along K, one by one where not.
+
     With `apart=true`, each chunk of K has sums of its own, which threads add to theirs: twice the
     registers for sums, and an addition for each and each chunk. Long sums are rounded less often.
     ```
@@ -142,9 +148,9 @@ class RegisterTilePass(SchedulingPass):
     extents: tuple[int, ...] | None = None
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
     mma: str = ""
-    """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves or
-    `m16n8k8` of f32, or a warpgroup, `m64n128k16` of halves, `m64n128k8` of f32 and the like; none
-    if empty."""
+    """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves, `m16n8k8`
+    of f32 or `m16n8k32` of floats of 8 bits, or a warpgroup, `m64n128k16` of halves, `m64n128k8` of
+    f32, `m64n128k32` of floats of 8 bits and the like; none if empty."""
     precision: str = "f32"
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
@@ -159,7 +165,7 @@ class RegisterTilePass(SchedulingPass):
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
         "mma": Domain(
-            tuple(dict.fromkeys(("", *OF_HALVES, *OF_FLOATS, *OF_WARPGROUPS))),
+            tuple(dict.fromkeys(("", *OF_HALVES, *OF_BYTES, *OF_FLOATS, *OF_WARPGROUPS))),
             narrowed=lambda s: _products(s),
         ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
@@ -176,7 +182,7 @@ class RegisterTilePass(SchedulingPass):
                 str(n) for n in dict.fromkeys(s.n for s in WARPGROUP_SHAPES.values())
             )
             warps = ", ".join(dict.fromkeys(known))
-            shapes = f"{warps}, or m64nNk16 or m64nNk8 with an N of {columns}"
+            shapes = f"{warps}, or m64nNk16, m64nNk8 or m64nNk32 with an N of {columns}"
             raise OptionError("mma", f"expected {shapes}, found {self.mma}")
         fitting = OF_TENSOR_CORES if self.mma in OF_FLOATS else ("f32",)
         if self.mma in OF_WARPGROUPS and self.precision == "3xtf32":
@@ -211,9 +217,7 @@ class RegisterTilePass(SchedulingPass):
                 message = f"{size} does not divide the {points} points of a thread along"
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
-        feature: Feature = "tf32" if self.mma in OF_FLOATS else "mma"
-        feature = "wgmma" if self.mma in OF_WARPGROUPS else feature
-        target = target_of(module)
+        target, feature = target_of(module), _feature(self.mma)
         if self.mma and not target.has(feature):
             raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
@@ -240,6 +244,15 @@ class RegisterTilePass(SchedulingPass):
         note = f"{' x '.join(str(n) for n in sizes)} points in registers"
         note += f", {chunks}" if chunks else ""
         return f"{note}{_hold_rows(launch, self.strip)}" if self.held else note
+
+
+def _feature(mma: str) -> Feature:
+    """What a chip must have for a shape."""
+    if mma in OF_WARPGROUPS:
+        return "wgmma"
+    if mma in OF_BYTES:
+        return "float8"
+    return "tf32" if mma in OF_FLOATS else "mma"
 
 
 def _chunks(launch: tile.LaunchOp) -> list[tile.ReduceOp]:
@@ -300,10 +313,19 @@ def _extents(s: Situation) -> Iterator[Value]:
 
 
 def _products(s: Situation) -> tuple[Value, ...]:
-    """Those of tensor cores where inputs are halves, or f32 that they may multiply."""
+    """Those of tensor cores where inputs are halves, bytes, or f32 that they may multiply."""
     floats = [n for n in OF_FLOATS if s.multiplies_f32 and (n not in OF_WARPGROUPS or _groups(s))]
-    halves = [n for n in OF_WARPGROUPS if s.halves and n not in OF_FLOATS and s.target.has("wgmma")]
-    return "", *(OF_HALVES if s.halves else ()), *floats, *halves
+    narrow = [n for n in (*OF_HALVES, *OF_BYTES, *OF_WARPGROUPS) if n not in OF_FLOATS]
+    given = dict.fromkeys(
+        name
+        for name in narrow
+        for names in ALL_SHAPES
+        if names[0] == name
+        and str(MmaAttr(*names).element) in s.narrow
+        and s.target.has(_feature(name))
+    )
+    groups = [name for name in given if name in OF_WARPGROUPS]
+    return "", *(name for name in given if name not in OF_WARPGROUPS), *floats, *groups
 
 
 def _held(s: Situation) -> tuple[Value, ...]:

@@ -17,7 +17,7 @@ from xdsl.ir.affine import (
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.dialects.layouts import static_shape
-from dlc.dialects.mma_layouts import SHAPES, Fragment, MmaAttr, row_fragment
+from dlc.dialects.mma_layouts import OF_BYTES, SHAPES, TF32, Fragment, MmaAttr, row_fragment
 from dlc.ir.elements import element
 
 
@@ -76,6 +76,26 @@ def mma_name(shape: MmaAttr, sums: VectorType[Attribute]) -> str:
     return f"mma_{shape.shape.data}_{to}_{shape.factors.data}"
 
 
+def host_factor(shape: MmaAttr) -> str:
+    """The type by which the host reads elements of factors."""
+    row = element(shape.element)
+    if shape.factors.data == TF32:
+        return "dlc::tf32"
+    return f"dlc::widened<{row.c}, {row.to_float}>" if row.bytes == 1 else row.c
+
+
+def needs_of(shape: MmaAttr, *others: str) -> tuple[str, ...]:
+    """What the functions of a product mention of the prelude, by the type of its factors."""
+    row = element(shape.element)
+    if not row.header:
+        return ()
+    return (row.header, *([row.to_float] if row.bytes == 1 else []), *others)
+
+
+_FLOAT8 = tuple(factors for name, factors in SHAPES if name in OF_BYTES)
+"""Factors of 8 bits."""
+
+
 def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
     factors, to = shape.factors.data, element(sums.element_type)
     a, b, c = (_c_type(type) for type in (*shape.types, sums))
@@ -100,23 +120,21 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         f"               {operands(wide, 'rc', words[2])});\n"
         "return d;"
     )
-    factor = "dlc::tf32" if factors == "tf32" else element(shape.types[0].element_type).c
     layouts = (sizes.a, sizes.b, sizes.c)
     named = "".join(
         f"const dlc::Layout at_{name} = {layout_function(fragment)};\n"
         for name, fragment in zip("abc", layouts, strict=True)
     )
-    host = f"{named}return dlc::mma<{factor}, {to.c}, {sizes.k}>(a, b, c, at_a, at_b, at_c);"
-    header = element(shape.element).header
-    needs = ("packed", header) if header else ()
+    types = f"{host_factor(shape)}, {to.c}, {sizes.k}"
+    host = f"{named}return dlc::mma<{types}>(a, b, c, at_a, at_b, at_c);"
     return Function(
         mma_name(shape, sums),
         "C + A B of matrices that the lanes of a warp hold together (PTX ISA: mma).",
         f"{INLINE} {c} {mma_name(shape, sums)}(\n    {a} a, {b} b, {c} c)",
         device,
         host,
-        needs,
-        80,
+        needs_of(shape, "packed"),
+        89 if factors in _FLOAT8 else 80,
     )
 
 

@@ -8,11 +8,10 @@ layouts of `dlc.dialects.mma_layouts`.
 from collections.abc import Iterator
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
-from dlc.backend.cuda.print.prelude_mma import layout_function, operands
-from dlc.dialects.mma_layouts import HELD_FACTOR, WARPGROUP_SHAPES, MmaAttr
+from dlc.backend.cuda.print.prelude_mma import host_factor, layout_function, needs_of, operands
+from dlc.dialects.mma_layouts import HELD_FACTOR, HOLDING, WARPGROUP_SHAPES, MmaAttr
 from dlc.ir.elements import element
 
-_HEADERS = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
 _MODE = "swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0"
 
 # The address and what lies beyond it are multiples of 16 bytes: of several matrices that begin at
@@ -159,7 +158,7 @@ def _wgmma_held(shape: MmaAttr) -> Function:
         f"    float* sums, const {type}* a, long long b)",
         device,
         host,
-        (_HEADERS[factors],),
+        needs_of(shape),
         90,
         last_arch=90,
     )
@@ -170,11 +169,10 @@ def _wgmma(shape: MmaAttr) -> Function:
     count = sizes.c.width
     registers = _wrapped([f"%{n}" for n in range(count)])
     a, b, p = (f"%{count + n}" for n in range(3))
-    halves = factors in _HEADERS  # of others, rows lie along K, and nothing says so
-    turned = f", %{count + 3}, %{count + 4}" if halves else ""
-    majors = ', "n"(int(m_major)), "n"(int(n_major))' if halves else ""
+    across = shape.reads_across  # of others, rows lie along K, and nothing says so
+    turned = f", %{count + 3}, %{count + 4}" if across else ""
+    majors = ', "n"(int(m_major)), "n"(int(n_major))' if across else ""
     sums = operands("+f", "sums", count)
-    type = element(shape.element).c if halves else "dlc::tf32"
     device = (
         'asm volatile("{ .reg .pred p;"\n'
         f'             "setp.ne.b32 p, {p}, 0;"\n'
@@ -186,7 +184,7 @@ def _wgmma(shape: MmaAttr) -> Function:
     )
     host = (
         f"const dlc::Layout at = {layout_function(sizes.c)};\n"
-        f"dlc::wgmma<{type}, {sizes.n}, {sizes.k}, m_major, n_major>(sums, a, b, at);"
+        f"dlc::wgmma<{host_factor(shape)}, {sizes.n}, {sizes.k}, m_major, n_major>(sums, a, b, at);"
     )
     return Function(
         wgmma_name(shape),
@@ -196,7 +194,7 @@ def _wgmma(shape: MmaAttr) -> Function:
         f"{INLINE} void {wgmma_name(shape)}(\n    float* sums, long long a, long long b)",
         device,
         host,
-        (_HEADERS[factors],) if halves else (),
+        needs_of(shape),
         90,
         last_arch=90,
     )
@@ -212,7 +210,7 @@ def _functions() -> Iterator[Function]:
     yield from (_DESCRIPTOR, _PIN, _PIN_FACTOR, _FENCE, _COMMIT, _WAIT, _FINISH, _SET_REGISTERS)
     for names in WARPGROUP_SHAPES:
         yield _wgmma(MmaAttr(*names))
-        if names[1] in _HEADERS:
+        if names[0] in HOLDING:
             yield _wgmma_held(MmaAttr(*names))
 
 

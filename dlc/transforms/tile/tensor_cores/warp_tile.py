@@ -15,7 +15,7 @@ from dlc.analysis.tile.cascade_slabs import CascadeSlabs, cascade_slabs, product
 from dlc.analysis.tile.matrix_products import instruction
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD
-from dlc.dialects.mma_layouts import OF_FLOATS, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
+from dlc.dialects.mma_layouts import ALL_SHAPES, HOLDING, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
 from dlc.dialects.register_counts import product_obstacle
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
@@ -113,7 +113,7 @@ def _slabs_of_cascade(
 ) -> CascadeSlabs | None:
     """What warps hold of the slabs of a cascade, if there is one that multiplies them. OptionError
     if they cannot."""
-    if len(serial) < 2 or shape in OF_FLOATS:
+    if len(serial) < 2 or shape not in HOLDING:
         return None
     slabs = cascade_slabs(launch, serial[-2], sizes[-2])
     if isinstance(slabs, str):
@@ -169,6 +169,7 @@ def _products(
             raise OptionError("mma", how)
         found[reduce] = how
     if not found:
-        hint = "chunk-matmul-k{vector=16} makes them, or vector=8 for m16n8k8"
+        depth = next(sizes.k for (name, _), sizes in ALL_SHAPES.items() if name == shape)
+        hint = f"chunk-matmul-k{{vector={depth}}} makes them"
         raise OptionError("mma", "it has no contraction along K in runs", hint)
     return found

@@ -1,7 +1,7 @@
 // RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 "test.op"() {shape = #kernel.mma<m16n8k32, bf16>} : () -> ()
-// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, or <m64nNk16, f16 or bf16> or <m64nNk8, tf32> for an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found <m16n8k32, bf16>
+// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, <m16n8k32, e4m3>, <m16n8k32, e5m2>, or <m64nNk16, f16 or bf16>, <m64nNk8, tf32> or <m64nNk32, e4m3 or e5m2> for an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found <m16n8k32, bf16>
 
 // -----
 
@@ -39,11 +39,11 @@ kernel.func @global(%x: memref<8x8xf16>) -> () grid 1 block 32 {
 
 // -----
 
-kernel.func @bytes() -> () grid 1 block 32 {
-  %s = kernel.alloc_shared : memref<8x16xi8, #kernel.shared>
-  %a = kernel.ldmatrix %s[0, 0] : memref<8x16xi8, #kernel.shared> -> vector<4xi8>
+kernel.func @wide() -> () grid 1 block 32 {
+  %s = kernel.alloc_shared : memref<8x2xi64, #kernel.shared>
+  %a = kernel.ldmatrix %s[0, 0] : memref<8x2xi64, #kernel.shared> -> vector<1xi64>
 }
-// CHECK: expected elements of 16 or 32 bits, found i8
+// CHECK: expected elements of 8, 16 or 32 bits, found i64
 
 // -----
 
