@@ -11,12 +11,25 @@ from typing import Any
 
 import torch
 from torch._C._functorch import (
+    TransformType,
+    _func_decrement_nesting,
+    _grad_decrement_nesting,
+    _jvp_decrement_nesting,
+    _vmap_decrement_nesting,
     get_dynamic_layer_stack_depth,
-    pop_dynamic_layer_stack_and_undo_to_depth,
+    peek_interpreter_stack,
 )
 from torch.autograd import forward_ad
 from torch.fx import Graph, Tracer
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+_LEAVES = {
+    TransformType.Vmap: _vmap_decrement_nesting,
+    TransformType.Grad: _grad_decrement_nesting,
+    TransformType.Jvp: _jvp_decrement_nesting,
+    TransformType.Functionalize: _func_decrement_nesting,
+}
+"""What leaves the innermost transform."""
 
 
 def forget_failed() -> None:
@@ -67,5 +80,6 @@ def transforms_left_on_failure() -> Iterator[None]:
             with suppress(RuntimeError):  # where there is none, and never a second one
                 torch._C._exit_dual_level(level=0)
         torch._C._set_fwd_grad_enabled(differentiates)
-        pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        while get_dynamic_layer_stack_depth() > depth:
+            _LEAVES[peek_interpreter_stack().key()]()
         raise
