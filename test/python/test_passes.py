@@ -61,6 +61,10 @@ def rows(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x).flatten(0, 1)
 
 
+def scored(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x @ w.T, -1)
+
+
 def siblings(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.relu(x @ v), x @ w
 
@@ -84,6 +88,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (twice, ones((3, 4))),
     (put, ones((8, 4), (2, 4))),
     (torch.amax, (*ones((16384, 64)), 0)),
+    (scored, ones((8, 1024), (64, 1024))),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
     (torch.conv_transpose2d, ones((64, 128, 16, 16), (128, 64, 2, 2))),
     (pooled, ones((16, 64, 28, 28))),
