@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,7 +15,8 @@ from torch.export import Dim
 
 import dlc
 from dlc.schedule import size_ranges
-from dlc.schedule.size_ranges import box_of, fastest, joined, part_of, parts_of, told
+from dlc.schedule.size_ranges import box_of, fastest, joined, largest, part_of, parts_of, told
+from dlc.shared_kernels import Made, SharedKernels
 
 S = Dim("s", min=2, max=4096)
 
@@ -23,6 +28,7 @@ def test_ranges_end_at_powers_of_two() -> None:
         assert low <= n <= high
         assert {box_of({"s": m}) for m in (low, high)} == {box_of({"s": n})}
     assert box_of({"s": 128}) == box_of({"s": 127}) != box_of({"s": 129})
+    assert largest({"b": 3, "s": 129}) == {"b": 4, "s": 256}
 
 
 def test_ranges_have_parts() -> None:
@@ -42,6 +48,46 @@ def test_neighbours_are_told_as_one() -> None:
 def test_what_is_about_as_fast_is_kept() -> None:
     assert fastest(1.0, [3.0, 1.1, 2.0]) == 1
     assert fastest(1.0, [3.0]) is fastest(1.0, []) is fastest(1.0, [float("inf")]) is None
+
+
+@dataclass
+class Timed(Made):
+    """Kernels that are scheduled for a size and take so long for others."""
+
+    times: Callable[[int], float] = float
+
+    def seconds(self, sizes: Mapping[str, int]) -> float:
+        return self.times(sizes["s"])
+
+
+@pytest.mark.parametrize(
+    ("known", "own", "sizes", "made"),
+    [
+        (lambda n: 1.05 * n, float, (100, 300), [100]),  # about as fast in all of 257 to 512
+        (lambda n: 1.05 * n if n < 512 else 1.2 * n, float, (100, 300), [100, 300]),
+        (lambda n: n if n < 100 else 1.2 * n, float, (80, 127), [80, 127]),  # of 65 to 128
+        (lambda n: n if n < 100 else 1.05 * n, float, (80, 127), [80]),
+        (lambda n: n if n > 100 else 1.2 * n, float, (127, 80), [127]),  # as launches take
+    ],
+)
+def test_what_pays_in_a_part_of_a_range_is_made(
+    known: Callable[[int], float],
+    own: Callable[[int], float],
+    sizes: tuple[int, ...],
+    made: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At its largest sizes, and where others take longer for an element than smaller ones do."""
+    times = dict(zip(sizes, (known, own), strict=True))
+
+    def make(program: Any, sizes: Mapping[str, int], *_: Any) -> Made:
+        return Timed(sizes, {}, cast("Any", object()), times[sizes["s"]])
+
+    shared, program = SharedKernels(multiples=False), SimpleNamespace(takes=lambda sizes: True)
+    monkeypatch.setattr(shared, "_made", make)
+    for n in sizes:
+        shared.stages(cast("Any", program), {"s": n}, "f32", cast("Any", None))
+    assert [m.sizes["s"] for m in shared._all] == made
 
 
 @pytest.fixture
