@@ -108,10 +108,7 @@ class IndexedOp(IRDLOperation, ABC):
             and known.operands is operands
             and known.segments is segments
         ):
-            for value, range in zip(known.indices, known.ranges, strict=True):
-                if range_of(value) != range:
-                    break
-            else:
+            if [range_of(value) for value in known.indices] == known.ranges:
                 return known.exprs
         assert isinstance(map, AffineMapAttr)
         indices = self.indices

@@ -68,7 +68,7 @@ class AxesOp(IRDLOperation, ABC):
 
     @property
     def axes(self) -> tuple[BlockArgument, ...]:
-        return tuple(self.body.block.args)
+        return self.body.block.args
 
     @property
     def yielded(self) -> YieldOpBase:

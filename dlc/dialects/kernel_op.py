@@ -123,7 +123,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     @property
     def refs(self) -> tuple[BlockArgument, ...]:
         """All memrefs, inputs first."""
-        return tuple(a for a in self.body.block.args if isinstance(a.type, MemRefType))
+        return tuple([a for a in self.body.block.args if isinstance(a.type, MemRefType)])
 
     @property
     def input_refs(self) -> tuple[BlockArgument, ...]:

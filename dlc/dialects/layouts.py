@@ -127,12 +127,15 @@ def shape_of(of: SSAValue | Attribute) -> tuple[int, ...]:
     """
     type = of.type if isinstance(of, SSAValue) else of
     assert isinstance(type, ShapedType)
-    shape = type.get_shape()
-    if DYNAMIC_INDEX in shape and isinstance(type, TensorType | MemRefType):
-        sizes = iter(sizes_of(type))
-        extents = [next(sizes, n) if n == DYNAMIC_INDEX else n for n in shape]
-        return tuple(extents)  # pyright: ignore[reportReturnType]
-    return shape
+    kept: dict[str, tuple[int, ...]] = vars(type)  # types never change
+    if (shape := kept.get("kept_extents")) is None:
+        shape = type.get_shape()
+        if DYNAMIC_INDEX in shape and isinstance(type, TensorType | MemRefType):
+            sizes = iter(sizes_of(type))
+            extents = [next(sizes, n) if n == DYNAMIC_INDEX else n for n in shape]
+            shape = tuple(extents)
+        kept["kept_extents"] = shape  # pyright: ignore[reportArgumentType]
+    return shape  # pyright: ignore[reportReturnType]
 
 
 def element_of(value: SSAValue) -> Attribute:
@@ -193,6 +196,13 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     have with its rows in order (see `dlc.analysis.kernel.layout.place_of`); of padded groups, those
     within a group. A size among them is used as an integer is, as those of `shape_of`.
     """
+    kept: dict[str, tuple[int, ...]] = vars(type)  # types never change
+    if (strides := kept.get("kept_strides")) is None:
+        strides = kept["kept_strides"] = _strides(type)
+    return strides
+
+
+def _strides(type: MemRefType[Attribute]) -> tuple[int, ...]:
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
     if isinstance(type.layout, SizedStridesAttr):

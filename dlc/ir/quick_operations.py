@@ -29,6 +29,7 @@ from xdsl.irdl.operations import AttrSizedSegments
 
 _init_by_xdsl = IRDLOperation.__init__
 _ONE, _AT_MOST_ONE, _ANY = range(3)
+_new = object.__new__
 
 
 def install(put: Callable[..., None]) -> None:
@@ -39,7 +40,9 @@ def install(put: Callable[..., None]) -> None:
 
 def _operands(op: Operation) -> OpOperands:
     """The getter of `Operation.operands`."""
-    return OpOperands(op)
+    view = _new(OpOperands)
+    view._op = op
+    return view
 
 
 def _set_operands(op: Operation, new: Sequence[SSAValue]) -> None:

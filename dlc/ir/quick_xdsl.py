@@ -47,6 +47,7 @@ from dlc.ir import quick_clones, quick_operations, quick_parsing
 REPLACED: dict[tuple[type, str], Any] = {}
 """xDSL's own members, by class and name."""
 _KINDS = (Data, ParametrizedAttribute)
+_new = object.__new__
 _tuple_item = tuple.__getitem__
 _OPERAND, _RESULT, _REGION = (
     VarIRConstruct.OPERAND,
@@ -73,7 +74,7 @@ def install() -> None:
     for kind in (_IRNode, IRDLOperation, SSAValue, Use):
         _put(kind, __hash__=object.__hash__, __eq__=object.__eq__)
     _put(Operation, walk=walk, result_types=property(_result_types))
-    _put(Block, walk=_walk_block, _attach_op=_attach)
+    _put(Block, walk=_walk_block, _attach_op=_attach, ops=property(_ops_of))
     _put(BlockOps, __iter__=_ops)
     _put(Region, walk=_walk_region)
     _put(SSAValues, __getitem__=_item)
@@ -146,6 +147,13 @@ def _walk_block(
     """`Block.walk`."""
     for op in reversed(block.ops) if reverse else block.ops:
         yield from walk(op, reverse=reverse, region_first=region_first)
+
+
+def _ops_of(block: Block) -> BlockOps:
+    """The getter of `Block.ops`."""
+    view = _new(BlockOps)
+    view.block = block
+    return view
 
 
 def _ops(ops: BlockOps) -> Iterator[Operation]:

@@ -199,7 +199,8 @@ class _Walk:
         The bytes that all SMs fetch, each for all of its blocks, of a load that is the same at all
         points of the outermost loops; infinite for any other, and for what an SM cannot hold.
         """
-        if not _outermost_axes(op) or not set(varies).isdisjoint(_outermost_axes(op)):
+        outermost = _outermost_axes(op)
+        if not outermost or not set(varies).isdisjoint(outermost):
             return inf
         size = _bytes(op.ref.type, min(_reach(op), prod(self.extents.get(a, 1) for a in varies)))
         return self.target.sms * size if size <= self.target.shared_per_sm // 2 else inf

@@ -36,7 +36,8 @@ class _Hoist:
         self._visit(self.kernel.body.block, 0)
 
     def _depth(self, value: SSAValue) -> int:
-        block = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
         assert block is not None
         return self.depths[block]
 
