@@ -19,9 +19,12 @@ from xdsl.utils.exceptions import VerifyException
 import dlc
 from dlc.backend.export.directory import export_program
 from dlc.diagnostics import OpError
+from dlc.dialects.loop import KernelOp
 from dlc.judge.accuracy import compare
 from dlc.passes import STEPS
 from dlc.simulator import Hazard, run_module
+from dlc.transforms.loop import update_in_place
+from dlc.transforms.loop.fusion.inline import inline_producer
 
 ROWS, COLUMNS = 19, 13
 LIFTING = next(step for step in STEPS if step.pass_name == "lift-to-loops")
@@ -309,18 +312,30 @@ def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...], comb
 
 
 @pytest.mark.parametrize("chosen", ["eq", "lt"])
-def test_a_condition_of_much_that_is_used_again(chosen: str) -> None:
-    """What it is computed of is computed in the kernel once, however many ways lead to it."""
-    compared = getattr(torch, chosen)
+def test_a_condition_of_much_that_is_used_again(
+    chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What it is computed of is computed in the kernel once, however many ways lead to it, and not
+    where it is seen that it can be no place.
+    """
+    compared, inlined = getattr(torch, chosen), list[KernelOp]()
+
+    def inline(producer: KernelOp, merged: KernelOp) -> None:
+        inlined.append(producer)
+        inline_producer(producer, merged)
 
     def f(cache: torch.Tensor, x: torch.Tensor) -> None:
         number = x
-        for _ in range(24):
+        for _ in range(6):
             number = number * number + number
         cache.copy_(torch.where(compared(number, 2), x, cache))
 
+    monkeypatch.setattr(update_in_place, "inline_producer", inline)
     x, cache = torch.arange(-3, 4), torch.full((7,), 9)
     expected, ours = cache.clone(), cache.clone()
     f(expected, x)
     dlc.compile(f, (cache, x), backend="host")(ours, x)
     assert torch.equal(ours, expected)
+    assert len(inlined) == len({*inlined})
+    assert len(inlined) == {"eq": 13, "lt": 1}[chosen]
