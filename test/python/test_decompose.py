@@ -185,7 +185,7 @@ def test_halves_round_once(dtype: torch.dtype) -> None:
 
 
 BINARY: dict[str, Case] = {
-    "add": lambda x, y: torch.add(x, y, alpha=2),
+    "add": lambda x, y: (torch.add(x, y, alpha=2), torch.add(x, y, alpha=-1)),
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
     "div": lambda x, y: x / y,

@@ -105,6 +105,7 @@ def scaled(x: Scalar, factor: Number) -> Scalar:
 @lower("add.Tensor", "add.Scalar")
 def add(c: Lowering) -> Lowered:
     alpha = c.number("alpha", 1)
+    alpha = int(alpha != 0) if c.element == i1 else alpha  # a number is a boolean among booleans
     return c.pointwise(lambda x, y: x + scaled(y, alpha), *both(c))
 
 
