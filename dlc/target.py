@@ -182,6 +182,12 @@ class Target:
     its rate by cuBLAS (0.13; github.com/stas00/ml-engineering), 0.73 by attention (0.25; Dao,
     "FlashAttention-2", 2023). Of sm_90, where `mma` has not the rate of its tensor cores, as
     `apart`, measured."""
+    apart_scores: float = 0.45
+    """As `apart`, of attention, whose powers stand between two products: measured on an H200, by
+    warpgroups 0.45 of 64 and of 128 keys a chunk, by `mma` 0.33 to 0.59. Where `apart_mma` is less,
+    that is what `mma` takes."""
+    apart_turns: float = 0.39
+    """The same where warpgroups take turns at tensor cores: measured, 0.31 and 0.39."""
     waiting_clocks: int = 250
     """Clocks of a warpgroup from the end of its products to the begin of the next, which it asks
     for then: measured, 230 to 330 of one in a block, 100 to 270 of two. None if these were asked
@@ -230,7 +236,7 @@ class Target:
     """Seconds of the launch and of the start of a kernel that begins before the one ahead ends,
     and has asked for what it reads, that stay (griddepcontrol): assumed. Measured was a chain that
     had asked for nothing: 0.07 us less a kernel, each of which read its row once more."""
-    folded_apart: float = 1.02
+    folded_apart: float = 1.05
     """How many times as fast parts of keys have to be that a second kernel folds: what it reads
     first, its code among that, is in no cache. Measured of 8 rows and 2048 keys on an H200, 0.8 us
     more than a cluster took, and 0.3 us less where caches held all."""

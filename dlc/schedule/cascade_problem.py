@@ -18,7 +18,7 @@ from xdsl.traits import ConstantLike
 from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.mma_products import HALVES, is_numbered, mma_products
-from dlc.analysis.loop.product_matrices import has_boxes, lies_along_k
+from dlc.analysis.loop.product_matrices import has_boxes, lies_along_k, stored_bytes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -70,6 +70,8 @@ class CascadeProblem:
     """True if TMA can copy boxes of what is loaded for keys."""
     once_bytes: int = 0
     """Of the bytes for a row and a key, those of elements that neighbours along the keys have."""
+    stored_bytes: int = 0
+    """Bytes of an element of the results, if TMA can store boxes of them; else 0."""
 
     @property
     def skips(self) -> bool:
@@ -199,6 +201,7 @@ def tiled_cascade(
         matrices,
         boxes,
         sum(element_bytes(op.result.type) for op in loads if op.ref in once),
+        stored_bytes(outer, row, column) if matrices and row is not None else 0,
     )
     shared = [str(ref.name_hint) for ref in refs if ref not in once]
     kept = tuple(name for name in shared if name not in apart)

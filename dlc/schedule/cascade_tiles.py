@@ -301,10 +301,8 @@ class CascadeCandidate:
     def path_clocks(self) -> float:
         """Clocks of a chunk of a warp that a scheduler has to itself."""
         ffma, *others = self.instructions
-        chained = (
-            max(self.chunk - EASY, 0) * self.target.chained_clocks if self.block[0] == 1 else 0
-        )
-        return path_clocks(ffma, sum(others), self.target) + chained
+        chained = max(self.chunk - EASY, 0) if self.block[0] == 1 else 0
+        return path_clocks(ffma, sum(others), self.target) + chained * self.target.chained_clocks
 
     def busy_clocks(self, running: int) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
@@ -340,17 +338,22 @@ class CascadeCandidate:
         """Time of the SM that has the most to do."""
         left, clocks = ceil(self.blocks / self.target.sms), 0.0
         if self.waves:
-            work = self.problem.held(self.block[0], self.chunk)
-            beside, sms = self.blocks // len(work), self.target.sms
-            loads = dealt(work, beside, sms, self.resident, self.waves)
+            work, sms = self.problem.held(self.block[0], self.chunk), self.target.sms
+            loads = dealt(work, self.blocks // len(work), sms, self.resident, self.waves)
             clocks = slowest(loads, self.resident, self._chunk_of_each)
-            return (clocks + ceil(left / self.resident) * START) / self.target.clock
+            return (clocks + ceil(left / self.resident) * self.turn_clocks) / self.target.clock
         while left > 0:
             running = min(self.resident, left)
             rounds = left // running if running == self.resident else 1
-            clocks += rounds * (self.chunks_held * self._chunk_of_each(running) + START)
+            chunks = self.chunks_held * self._chunk_of_each(running)
+            clocks += rounds * (chunks + self.turn_clocks)
             left -= rounds * running
         return clocks / self.target.clock
+
+    @property
+    def turn_clocks(self) -> float:
+        """Of blocks beside their chunks."""
+        return START
 
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
@@ -435,8 +438,7 @@ class CascadeCandidate:
     @cached
     def seconds(self) -> float:
         """The predicted time, without the launch."""
-        l2_seconds = self.l2_bytes / self.target.l2_bandwidth
-        times = self.issue_seconds, l2_seconds, self.memory_seconds
+        times = self.issue_seconds, self.l2_bytes / self.target.l2_bandwidth, self.memory_seconds
         waited = self.target.unhidden_row * min(times[0], times[2]) if self.block[0] == 1 else 0
         return max(times) + waited + self.ending_seconds
 
@@ -463,10 +465,8 @@ class CascadeCandidate:
     @cached
     def _least_clocks(self) -> tuple[float, float]:
         """Less than what a chunk takes of a block, and what units are busy with it."""
-        alone = (
-            max(self.busy_clocks(1), self.path_clocks) + self.phases * self.target.meeting_clocks
-        )
-        return alone, clocks_of(sum(self.units, ()), self.unhidden)
+        alone, met = max(self.busy_clocks(1), self.path_clocks), self.target.meeting_clocks
+        return alone + self.phases * met, clocks_of(sum(self.units, ()), self.unhidden)
 
     @property
     def ties(self) -> tuple[int, int]:

@@ -8,26 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, gcd, inf, prod
+from math import ceil, inf, prod
 from typing import ClassVar
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.analysis.loop.mma_products import FLOAT8, HALVES
 from dlc.dialects.kernel_tma import MAX_BOX
-from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import BESIDE_SUMS, KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS
 from dlc.schedule.candidate import START
 from dlc.schedule.problem import Problem, TensorProduct
+from dlc.schedule.result_boxes import ResultBoxes
 from dlc.schedule.warp_candidate import LANES_OF_ROW, WarpCandidate
 from dlc.target import (
     BANK_BYTES,
     BANKS,
     MAX_REGISTERS,
     MAX_THREADS,
-    SECTOR_BYTES,
     WARP,
     WARPGROUP,
     Target,
@@ -81,7 +80,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     @property
     def ring_steps(self) -> list[str]:
-        store = f"{{store={self.places}}}" if self.stores_boxes else ""
+        store = f"{{store={self.results.places}}}" if self.stores_boxes else ""
         copies = [f"tma-copy{store}", _SWIZZLE] if self.boxes else [_SWIZZLE, "async-copy"]
         return [f"double-buffer{{depth={self.depth}}}", *copies]
 
@@ -200,11 +199,18 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def shared_bytes(self) -> int:
-        return self._bytes_beside_results + (self._place_bytes if self.stores_boxes else 0)
+        return self._bytes_beside_results + (self.results.place_bytes if self.stores_boxes else 0)
 
     @property
     def _bytes_beside_results(self) -> int:
         return self.slab_bytes * self.depth + BESIDE_SLABS
+
+    @property
+    def results(self) -> ResultBoxes:
+        """What a block stores, as boxes."""
+        rows, columns = self.thread
+        warps, bytes = self.thread_count // WARP, self.product.stored_bytes
+        return ResultBoxes(warps, rows // ROWS, columns, bytes)
 
     @cached
     def stores_boxes(self) -> bool:
@@ -212,9 +218,9 @@ class WarpgroupCandidate(WarpCandidate):
         True if TMA stores what warps hold: where that saves sectors, takes no place from slabs or
         other blocks, and a warp that writes a box does not wait for the one before.
         """
-        saves = self.boxes and self._parts_of_sector > 1 and self.splits == 1
-        saves &= self.places > 1 or self._box_count == 1
-        return saves and self._blocks_if(boxes=True) >= max(self._blocks_if(boxes=False), 1)
+        if not (self.boxes and self.splits == 1 and self.results.pay):
+            return False
+        return self._blocks_if(boxes=True) >= max(self._blocks_if(boxes=False), 1)
 
     def _blocks_if(self, *, boxes: bool) -> int:
         """Blocks that an SM holds if TMA stores boxes, or if threads store."""
@@ -222,42 +228,15 @@ class WarpgroupCandidate(WarpCandidate):
         if registers > self._most_registers:
             return 0
         held = t.entry_registers(threads) if self._gives(registers) else registers
-        shared = self._bytes_beside_results + (self._place_bytes if boxes else 0)
+        shared = self._bytes_beside_results + (self.results.place_bytes if boxes else 0)
         return occupancy(t, threads, held, shared).blocks
-
-    @property
-    def _row_bytes(self) -> int:
-        """Of a row of a box: what a swizzle has place for, and divides those of a warp."""
-        return gcd(self.thread[1] * self.product.stored_bytes, max(WIDTHS))
-
-    @property
-    def places(self) -> int:
-        """Boxes for which a warp has room: few that divide its boxes, one of which is written."""
-        return next((n for n in (2, 3) if self._box_count % n == 0), 1)
-
-    @property
-    def _box_count(self) -> int:
-        """Boxes of a warp."""
-        row = self.thread[1] * self.product.stored_bytes
-        return self.thread[0] // ROWS * (row // self._row_bytes)
-
-    @property
-    def _place_bytes(self) -> int:
-        """Of a block."""
-        return self.thread_count // WARP * self.places * WARP_SUMS.rows * self._row_bytes
-
-    @property
-    def _parts_of_sector(self) -> int:
-        """Stores of threads by which a sector is written: four lanes have two neighbours each."""
-        bytes = self.product.stored_bytes
-        return max(SECTOR_BYTES // (WARP_SUMS.columns * bytes), 1) if bytes else 1
 
     @property
     def l2_bytes(self) -> float:
         """With the sectors that stores touch again."""
-        again = 0 if self.stores_boxes or self.splits > 1 else self._parts_of_sector - 1
-        results = self.problem.batch * self.problem.results
-        return super().l2_bytes + again * results * self.product.stored_bytes
+        again = 0 if self.stores_boxes or self.splits > 1 else self.results.parts_of_sector - 1
+        stored = self.problem.batch * self.problem.results * self.product.stored_bytes
+        return super().l2_bytes + again * stored
 
     @cached
     def points(self) -> int:
@@ -278,7 +257,7 @@ class WarpgroupCandidate(WarpCandidate):
     @property
     def _sums_of_box(self) -> int:
         """Of a thread."""
-        points = WARP_SUMS.rows * self._row_bytes // self.product.stored_bytes
+        points = WARP_SUMS.rows * self.results.row_bytes // self.product.stored_bytes
         return points * self.problem.sums // WARP
 
     @property

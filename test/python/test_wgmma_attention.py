@@ -30,12 +30,15 @@ from dlc.simulator import run_module
 from dlc.target import TARGETS
 
 Array = np.ndarray
-THREADS, TMA, PRODUCER, TURNS, AHEAD = (
+THREADS, TMA, STORED, PRODUCER, TURNS, TURNS_STORED, AHEAD = (
     "double-buffer{depth=2},split-inner-for-swizzle{bytes=32},async-copy,pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},pipeline-k-outer,",
+    "double-buffer{depth=2},tma-copy{store=1},split-inner-for-swizzle{bytes=32},pipeline-k-outer,",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1},",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
+    "pipeline-k-outer{producer=1 turns=1},",
+    "double-buffer{depth=2},tma-copy{store=1},split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1 turns=1},",
     "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=32},"
     "pipeline-k-outer{producer=1 products=1},",
@@ -65,8 +68,8 @@ CASES: dict[str, tuple[Case, str]] = {
     "causal, a producer": (
         attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=PRODUCER),
     ),
-    "causal, in turns": (
-        attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=TURNS),
+    "causal, in turns, stored by TMA": (
+        attention(130, 130, 16, 16, **CAUSAL), schedule(128, groups=2, tail=TURNS_STORED),
     ),
     "three in turns": (attention(130, 100, 16, 16), schedule(192, groups=3, tail=TURNS)),
     "scores ahead": (attention(130, 100, 16, 16), schedule(128, groups=2, tail=AHEAD)),
@@ -86,7 +89,9 @@ CASES: dict[str, tuple[Case, str]] = {
     "products beside each other": (attention(20, 64, 16, 32), schedule(columns=32, shape=16)),
     "scores of two products": (attention(20, 96, 16, 16), schedule(bk=48)),
     "wide": (attention(20, 70, 48, 16), schedule()),
-    "heads": (attention(20, 50, 16, 16, heads=3, **CAUSAL), schedule(heads=3)),
+    "heads, stored by TMA": (
+        attention(70, 50, 16, 16, heads=3, **CAUSAL), schedule(heads=3, tail=STORED),
+    ),
     "one row and key": (attention(2, 17, 16, 16), schedule(bk=16)),
 }  # fmt: skip
 
@@ -186,12 +191,13 @@ def test_what_is_not_swizzled_is_multiplied_by_warps() -> None:
 MULTIPLIES = kernel.MmaOp | kernel.WgmmaOp | kernel.WgmmaHeldOp
 
 RAISED = "double-buffer{depth=2},tma-copy,split-inner-for-swizzle{bytes=128},pipeline-k-outer"
+STORES = RAISED.replace("tma-copy", "tma-copy{store=2}")
 LARGE = {
     "64 wide": (64, schedule(64, 64, bk=128, heads=2, tail=f"{RAISED},")),
     "128 wide, a producer": (
         128,
         schedule(128, 128, groups=2, bk=128, heads=2,
-                 tail=f"{RAISED}{{producer=1 registers=40 turns=1}},").replace("200000", "232448"),
+                 tail=f"{STORES}{{producer=1 registers=40 turns=1}},").replace("200000", "232448"),
     ),
     "128 wide, scores ahead": (
         128,

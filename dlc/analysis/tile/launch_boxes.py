@@ -16,13 +16,15 @@ from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
 from dlc.target import WARP
 
+NO_ROWS = "its rows are no rows of the sums"
+
 
 def store_obstacle(launch: tile.LaunchOp, op: tile.StoreOp) -> str | None:
     """The reason why the tensor memory accelerator cannot store what a store does, or None."""
     kernel = launch.parent_op()
     assert isinstance(kernel, tile.KernelOp)
-    lanes = next((r.lanes for r in launch.walk() if isinstance(r, tile.ReduceOp) and r.mma), None)
-    if lanes is None:
+    products = [op for op in launch.walk() if isinstance(op, tile.ReduceOp) and op.mma]
+    if not products:
         return "no warp holds sums as tensor cores lay them out (`register-tile{mma=…}`)"
     if op.parent is not launch.body.block:
         return "it stands in a loop"
@@ -31,6 +33,10 @@ def store_obstacle(launch: tile.LaunchOp, op: tile.StoreOp) -> str | None:
     boxes = warp_boxes(op, registers_of(launch))
     if isinstance(boxes, str):
         return boxes
+    held = [tuple(product.lanes) for product in products]
+    lanes = next((of for of in held if of[-2:] == (boxes.half, boxes.pair)), None)
+    if lanes is None:
+        return NO_ROWS
     within_box = {lanes[-3], boxes.pair, boxes.tiles}  # the columns of a box, whole rows of it
     begin = [e.substitute(lambda v: 0 if v in within_box else None) for e in op.subscripts]
     return _lane_obstacle(launch, op, lanes, boxes) or tma_obstacle(
@@ -41,14 +47,12 @@ def store_obstacle(launch: tile.LaunchOp, op: tile.StoreOp) -> str | None:
 def _lane_obstacle(
     launch: tile.LaunchOp, op: tile.StoreOp, lanes: Sequence[SSAValue], boxes: WarpBoxes
 ) -> str | None:
-    group, member, half, pair = lanes[-4:]
-    if (half, pair) != (boxes.half, boxes.pair):
-        return "its rows are no rows of the sums"
+    group, member = lanes[-4:-2]
     last = len(op.subscripts) - 1
     for axis, at, step in ((group, boxes.rows, 1), (member, last, 2)):
         steps = [e.coefficient(axis) for e in op.subscripts]
         if steps != [step if d == at else 0 for d in range(last + 1)]:
-            return "its rows are no rows of the sums"
+            return NO_ROWS
     if not launch_threads(launch) <= {value for e in op.subscripts for value in e.values()}:
         return "threads share the sums"
     if clipped(op):
