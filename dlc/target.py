@@ -166,6 +166,9 @@ class Target:
     """Clocks that the blocks of a cluster lose where they meet: measured, 830 to 1900."""
     gpcs: tuple[int, ...] = ()
     """The SMs of each part of the chip in which a cluster finds its own; if empty, it has none."""
+    fitting_clusters: tuple[int, ...] = ()
+    """Clusters of 2, 3, … blocks that the driver says run at once, a block an SM, if that is known
+    of one of the kind: fewer than the sizes of its parts say, of 3 to 7."""
     start_clocks: int = START_CLOCKS
     """Clocks from the begin of a kernel until what its blocks fetch first arrives."""
     latency_clocks: int = 900
@@ -395,8 +398,8 @@ class Target:
         return _clusters_at_once(self.gpcs, blocks, resident)
 
     def surely_at_once(self, blocks: int, resident: int = 1) -> int:
-        """The same of any chip of the kind: as few as of this one, or where pairs of SMs are dealt
-        to its parts as evenly as they can be."""
+        """The same of any chip of the kind: as few as of this one, as the driver says of another,
+        or where pairs of SMs are dealt to its parts as evenly as they can be."""
         return _surely_at_once(self, blocks, resident)
 
     def busiest_share(self, blocks: int, cluster: int = 1, resident: int = 1) -> int:
@@ -429,7 +432,9 @@ def _surely_at_once(target: Target, blocks: int, resident: int) -> int:
     """`Target.surely_at_once`."""
     even, odd = divmod(target.sms // 2, max(len(target.gpcs), 1))
     parts = tuple(2 * (even + (n < odd)) for n in range(len(target.gpcs)))
-    return min(_clusters_at_once(gpcs, blocks, resident) for gpcs in (target.gpcs, parts))
+    fitting = [_clusters_at_once(gpcs, blocks, resident) for gpcs in (target.gpcs, parts)]
+    known = dict(enumerate(target.fitting_clusters, 2)).get(blocks) if resident == 1 else None
+    return min(fitting if known is None else [*fitting, known])
 
 
 def _clusters_at_once(gpcs: tuple[int, ...], blocks: int, resident: int) -> int:
@@ -458,7 +463,8 @@ _ROWS = (
     Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
            tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63, apart_mma=0.62, mma_float8=1,
-           gpcs=(18, 18, 18, 16, 16, 16, 16, 14), l2_bytes_per_clock=27),
+           gpcs=(18, 18, 18, 16, 16, 16, 16, 14), fitting_clusters=(66, 39, 30, 22, 17, 15, 15),
+           l2_bytes_per_clock=27),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
            tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, apart_mma=0.62, mma_float8=1,
            lacks=("wgmma",), gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),

@@ -232,7 +232,7 @@ class Candidate(BlockTile):
     @cached
     def ending_seconds(self) -> float:
         """Of what follows the partial sums."""
-        return ending_seconds(self.parts, self.target, self.ending)
+        return ending_seconds(self.parts, self.target, self.ending, max(self.resident, 1))
 
     @property
     def combine_seconds(self) -> float:

@@ -54,8 +54,12 @@ class TileBounds:
     def endings(self, number: int, splits: int) -> tuple[float, ...]:
         """Less than what folds so many parts of a tile takes, by each of the `endings`."""
         if (known := self._endings.get((number, splits))) is None:
-            parts, t = self.tiles[number].parts_of(splits), self.target
-            seconds = (ending_seconds(parts, t, ending) for ending in endings(splits, t))
+            tile, t = self.tiles[number], self.target
+            parts, running = tile.parts_of(splits), range(1, tile.most_resident + 1)
+            seconds = (
+                min(ending_seconds(parts, t, ending, n) for n in running)
+                for ending in endings(splits, t)
+            )
             known = self._endings[number, splits] = tuple(ROUNDED * s for s in seconds)
         return known
 
