@@ -11,14 +11,15 @@ import ptx_fragments
 import pytest
 from mutants import Mutation, mutations
 from ptx_fragments import table
-from test_mma import bf16, bits
+from test_mma import FLOAT8, bf16, bits
 from test_printer import aligned, kernel_of, nvcc_takes, on_host, parse
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda.print.printer import print_module
-from dlc.dialects.mma_layouts import TF32, TF32_MASK, WARPGROUP_SHAPES
+from dlc.dialects.mma_layouts import TF32, TF32_MASK, WARPGROUP_SHAPES, MmaAttr
 from dlc.simulator import Hazard, run_kernel
+from dlc.simulator.narrow_floats import rounded
 from dlc.simulator.warp_matrices import places_of
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +37,8 @@ def sums_at(n: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize("names", WARPGROUP_SHAPES)
 def test_sums_lie_as_in_the_figure(names: tuple[str, str]) -> None:
     shape = WARPGROUP_SHAPES[names]
-    assert (shape.c.width, shape.m, shape.k) == (shape.n // 2, 64, 8 if names[1] == TF32 else 16)
+    assert (shape.c.width, shape.m) == (shape.n // 2, 64)
+    assert shape.k * MmaAttr(*names).element.bitwidth == 256
     for found, figure in zip(places_of(shape.c), sums_at(shape.n), strict=True):
         np.testing.assert_array_equal(found, figure)
     assert shape.c.at(5, 3) == tuple(int(of[5, 3]) for of in sums_at(shape.n))
@@ -117,6 +119,10 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
 }}"""
 
 
+NAMES = {(shape.n, e): name for (name, e), shape in WARPGROUP_SHAPES.items()}
+"""The names of shapes, by their columns and the type of factors."""
+
+
 class Product:
     """C + A · B of random numbers, A and B in shared memory as they are told."""
 
@@ -124,12 +130,16 @@ class Product:
         self, n: int, e: str, swizzles: tuple[int, int], majors: tuple[bool, bool]
     ) -> None:
         rng = np.random.default_rng(n)
-        self.type, k, bytes = ("f32", 8, 4) if e == TF32 else (e, 16, 2)
+        mma = MmaAttr(NAMES[n, e], e)
+        self.type, self.factors, k = str(mma.element), e, mma.sizes.k
+        bytes = mma.element.bitwidth // 8
         dtype = np.float16 if e == "f16" else np.float32
         a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (64, n))
         read = a, b
         if e == "bf16":
             read = a, b = bf16(a), bf16(b)
+        elif e in FLOAT8:
+            read = a, b = rounded(a, FLOAT8[e]), rounded(b, FLOAT8[e])
         elif e == TF32:
             read = tuple((m.view(np.int32) & TF32_MASK).view(np.float32) for m in (a, b))
         c = rng.standard_normal((64, n)).astype(np.float32)
@@ -160,9 +170,9 @@ class Product:
         np.testing.assert_allclose(self.in_lanes(found), self.exact, atol=2e-5)
 
     def on_host(self, text: str, **options: object) -> Array:
-        arrays = [aligned(x.shape, bits(x, self.type).dtype.type) for x in self.inputs[:2]]
+        arrays = [aligned(x.shape, bits(x, self.factors).dtype.type) for x in self.inputs[:2]]
         for array, x in zip(arrays, self.inputs, strict=False):
-            array[...] = bits(x, self.type)
+            array[...] = bits(x, self.factors)
         sums = aligned(self.shape)
         sums[...] = self.inputs[2]
         result = aligned(self.shape)
@@ -173,10 +183,10 @@ class Product:
 MODES = (0, 32, 64, 128)
 BOTH = [
     (n, e, swizzles, majors)
-    for n, e in ((8, "f16"), (64, "bf16"), (128, "f16"), (64, TF32))
+    for n, e in ((8, "f16"), (64, "bf16"), (128, "f16"), (64, TF32), (64, "e4m3"), (16, "e5m2"))
     for swizzles in zip(MODES, MODES[::-1], strict=True)
     for majors in ((False, False), (False, True), (True, False))
-    if not (majors[1] and swizzles[1] // 2 > n) and not (e == TF32 and any(majors))
+    if not (majors[1] and swizzles[1] // 2 > n) and not (e not in ("f16", "bf16") and any(majors))
 ]
 
 
@@ -334,7 +344,7 @@ def test_every_mutant_is_found() -> None:
 def _all_texts() -> Iterator[str]:
     for n, (name, e) in enumerate(WARPGROUP_SHAPES):
         columns = WARPGROUP_SHAPES[name, e].n
-        turned = n % 2 > 0 and e != TF32
+        turned = n % 2 > 0 and e in ("f16", "bf16")
         text = Product(columns, e, (128, 128 if columns >= 64 else 32), (turned, False)).text
         yield text.replace(" @product", f" @product_{name}_{e}", 1)
 
