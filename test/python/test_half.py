@@ -444,10 +444,12 @@ def test_scaled_products(sizes: tuple[int, int, int]) -> None:
     assert Expected(module, flat).complaint(compiled(*given)) is None
 
 
-def test_scales_of_blocks_and_of_results_are_refused() -> None:
+def test_scales_of_blocks_and_of_results_and_biases_of_rows_are_refused() -> None:
     x, w = (torch.empty(256, 256, dtype=BYTES[0], device="meta") for _ in range(2))
     one, *blocks = (torch.empty(shape, device="meta") for shape in ((), (256, 2), (2, 2)))
-    for given in ((x, w.t(), *blocks), (x, w.t(), one, one, None, one)):
+    bias = torch.empty(256, 1, dtype=torch.bfloat16, device="meta")
+    for rest in (blocks, (one, one, None, one), (one, one, bias)):
+        given = x, w.t(), *rest
         module = import_program(torch._scaled_mm, given, whole=DECOMPOSITIONS).module
         with pytest.raises(Exception, match=r"_scaled_mm.* by scales of tensors or of rows"):
             run_pipeline(compiler_context(), module, "tensor")

@@ -59,12 +59,14 @@ def scaled_mm(
 ) -> Tensor:
     """
     `aten._scaled_mm`: floats of 8 bits multiplied and summed in f32, times a scale of each tensor,
-    or of each row of `left` (rows, 1) and each column of `right` (1, columns). With scales of
-    blocks, or of the result, it is left whole.
+    or of each row of `left` (rows, 1) and each column of `right` (1, columns), and with a bias of
+    each column. With scales of blocks or of the result, or another bias, it is left whole.
     """
     of_rows = (left.shape[0], 1), (1, right.shape[1])
     of_tensors = scale_a.numel() == scale_b.numel() == 1
     if scale_result is not None or scale_a.dtype != torch.float32:
+        return NotImplemented
+    if bias is not None and bias.shape != right.shape[1:]:
         return NotImplemented
     if of_tensors:
         scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())

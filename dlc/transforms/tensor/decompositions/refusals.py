@@ -25,7 +25,7 @@ _REASONS = {
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
     "bincount": "the shape depends on data; torch.zeros(n).index_add(0, x, weights) has n elements",
     r"_scaled_(mm|mm_v2|grouped_mm)": "of scaled products `torch._scaled_mm` alone is computed, by "
-    "scales of tensors or of rows and columns, without one of the result",
+    "scales of tensors or of rows and columns, without one of the result, and a bias of columns",
     "sym_storage_offset": "it depends on how a tensor lies in memory",
     r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
 }
