@@ -11,9 +11,7 @@ from functools import lru_cache
 from math import ceil, inf, prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
@@ -23,6 +21,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
+from dlc.ir.known_numbers import is_number
 from dlc.ir.monoid import EXPSUM
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.contraction_tiles import outer_loop
@@ -265,8 +264,7 @@ def _bounds(exponent: SSAValue, row: BlockArgument | None, key: BlockArgument) -
     select = exponent.owner
     if row is None or not isinstance(select, loop.SelectOp):
         return ()
-    default = ConstantLike.get_constant_value(select.default)
-    if not isinstance(default, FloatAttr) or default.value.data != -inf:
+    if not is_number(select.default, -inf):
         return ()
     found: list[Bound] = []
     for condition in select.where:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import ceil
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, f32
-from xdsl.traits import ConstantLike
+from xdsl.dialects.builtin import f32
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
+from dlc.ir.known_numbers import is_number
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.packing import Kept, Packing, obstacle
 from dlc.target import WIDEST_ACCESS
@@ -57,16 +57,8 @@ def factors_to_part(kernel: loop.KernelOp) -> tuple[Packing, Packing] | Kept | N
         axes = (*(axis for axis in points if axis not in (k, own)), own, k)
         run = WIDEST_ACCESS // element_bytes(load.result.type)
         along = ceil(points[k] / run) * run
-        if along > points[k] and not _is_zero_elsewhere(load):
+        if along > points[k] and load.default is not None and not is_number(load.default, 0):
             return Kept(load, f"is not 0 where it is not read, and so behind its {points[k]} of K")
         found.append(Packing(load, axes, (*(points[axis] for axis in axes[:-1]), along)))
     rows, columns_ = found
     return rows, columns_
-
-
-def _is_zero_elsewhere(load: loop.LoadOp) -> bool:
-    """True if a load, whose default is a constant (`obstacle`), is 0 where it is not done."""
-    if load.default is None:
-        return True
-    constant = ConstantLike.get_constant_value(load.default)
-    return isinstance(constant, FloatAttr) and constant.value.data == 0

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import BlockArgument, SSAValue
-from xdsl.traits import ConstantLike
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 from dlc.schedule.contraction_tiles import RUN, Tiled, tiled_contraction
 from dlc.schedule.packing import Kept
 from dlc.schedule.tiling import best_candidate
@@ -188,13 +187,12 @@ def _obstacle(
     Why an operand cannot be laid out along its places, if it is read where `where` says so and it
     has an element; nothing if it can.
     """
-    zero = load.default is None or ConstantLike.get_constant_value(load.default)
     reduce, read = tiled.found.reduce, _values([*load.subscripts, *load.where])
     if kernel.updated_refs:
         return "is of a kernel that updates an input in place"
     if not load.ref.has_one_use():
         return "is read elsewhere, too"
-    if zero is not True and not (isinstance(zero, FloatAttr) and zero.value.data == 0):
+    if load.default is not None and not is_number(load.default, 0):
         return "is another value than 0 where it is not read"
     if not read <= {*tiled.outer.axes, *reduce.axes}:
         return "is read at places that the program computes"

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, FloatAttr
+from xdsl.dialects.builtin import AnyFloat, Float32Type
 from xdsl.ir import Operation, SSAValue
-from xdsl.traits import ConstantLike, Pure
+from xdsl.traits import Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
 from dlc.ir.elements import NARROW
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
 HALVES = ("f16", "bf16")
@@ -75,7 +76,7 @@ def mma_products(
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:
     """True for a load that is 0 where nothing is loaded, and what a block can compute once."""
     if isinstance(load := value.owner, loop.LoadOp):
-        zero = load.default is None or _is_zero(load.default)
+        zero = load.default is None or is_number(load.default, 0)
         return load.parent_op() is reduce and zero and is_numbered(load)
     return all(_can_move(op) for op in _needed(reduce, value))
 
@@ -120,11 +121,6 @@ def _needed(reduce: loop.ReduceOp, value: SSAValue) -> Iterator[Operation]:
             seen.add(op)
             left += op.operands
             yield op
-
-
-def _is_zero(value: SSAValue) -> bool:
-    constant = ConstantLike.get_constant_value(value)
-    return isinstance(constant, FloatAttr) and constant.value.data == 0
 
 
 def lies_in_runs(value: SSAValue, reduce: loop.ReduceOp, tiled: Sequence[SSAValue | None]) -> bool:

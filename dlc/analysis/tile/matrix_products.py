@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, FloatAttr
+from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import SSAValue
 
 from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
+from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
 
@@ -87,7 +88,7 @@ def instruction(
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
     if not all(map(is_numbered, loads)):
         return "expected factors at places that axes alone number"
-    if not all(load.default is None or _is_zero(load.default) for load in loads):
+    if not all(load.default is None or is_number(load.default, 0) for load in loads):
         return "expected factors that are 0 where they are not loaded"
     (mma,) = found
     runs = [reduce.extent(axis) for axis in reduce.axes_of(REGISTER)]
@@ -95,9 +96,3 @@ def instruction(
         depth = mma.sizes.k
         return f"expected K in runs of {depth} (chunk-matmul-k{{vector={depth}}}), found {runs}"
     return mma
-
-
-def _is_zero(value: SSAValue) -> bool:
-    owner = value.owner
-    constant = owner.value if isinstance(owner, arith.ConstantOp) else None
-    return isinstance(constant, FloatAttr) and constant.value.data == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.traits import ConstantLike
 
 from dlc.dialects.access import LoadOpBase, SelectOpBase
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 
 
 class GuardSum(RewritePattern):
@@ -46,8 +45,6 @@ def _zero_unless(value: SSAValue) -> list[Expr]:
     op = value.owner
     if isinstance(op, arith.ExtFOp):
         return _zero_unless(op.input)
-    if not isinstance(op, LoadOpBase | SelectOpBase) or op.default is None:
+    if not isinstance(op, LoadOpBase | SelectOpBase):
         return []
-    constant = ConstantLike.get_constant_value(op.default)
-    zero = isinstance(constant, FloatAttr) and constant.value.data == 0
-    return [*op.where] if zero else []
+    return [*op.where] if is_number(op.default, 0) else []

@@ -13,10 +13,10 @@ from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
+from dlc.ir.known_numbers import is_number
 from dlc.ir.monoid import EXPSUM
 from dlc.ir.rounding import before_storage
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
@@ -227,7 +227,7 @@ def _is_zero_at(op: Operation, operand: int, largest: SSAValue) -> bool:
     True if an operation takes 0 in place of an operand where the largest is a certain number, which
     then is not NaN: 0 times the sum is what it would be, also of weights that are not finite.
     """
-    if not isinstance(op, arith.SelectOp) or operand != 2 or not _is_zero(op.lhs):
+    if not isinstance(op, arith.SelectOp) or operand != 2 or not is_number(op.lhs, 0):
         return False
     test = op.cond.owner
     return (
@@ -235,11 +235,6 @@ def _is_zero_at(op: Operation, operand: int, largest: SSAValue) -> bool:
         and CMPF_COMPARISON_OPERATIONS[test.predicate.value.data] == "oeq"
         and largest in test.operands
     )
-
-
-def _is_zero(value: SSAValue) -> bool:
-    constant = ConstantLike.get_constant_value(value)
-    return isinstance(constant, FloatAttr) and constant.value.data == 0
 
 
 def _merge(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> None:

@@ -9,7 +9,7 @@ from math import inf, isinf
 from xdsl.builder import Builder
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import ConstantLike
@@ -17,6 +17,7 @@ from xdsl.traits import ConstantLike
 from dlc.dialects.loop import IndexOp, KernelOp, ReduceOp, SelectOp
 from dlc.ir.bounds import bounds
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 
 BELOW = {"sle": 0, "slt": 1}
 """By how much the second number exceeds the first at least."""
@@ -39,7 +40,7 @@ def take_lengths(kernel: KernelOp) -> bool:
 
 def _take(select: arith.SelectOp, fold: ReduceOp) -> bool:
     """Gives a value the conditions under which it is not -inf, as far as there are any."""
-    masked = [_is_masked(v) for v in (select.lhs, select.rhs)]
+    masked = [is_number(v, -inf) for v in (select.lhs, select.rhs)]
     if masked.count(True) != 1:
         return False
     inside = frozenset(fold.body.walk())
@@ -61,11 +62,6 @@ def _take(select: arith.SelectOp, fold: ReduceOp) -> bool:
     new.result.name_hint = select.result.name_hint
     Rewriter.replace_op(select, new)
     return True
-
-
-def _is_masked(value: SSAValue) -> bool:
-    constant = ConstantLike.get_constant_value(value)
-    return isinstance(constant, FloatAttr) and constant.value.data == -inf
 
 
 def _tests(value: SSAValue, *, holds: bool) -> Iterator[tuple[SSAValue, bool]]:

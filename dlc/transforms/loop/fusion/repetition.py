@@ -7,15 +7,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
-from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.loops import share_held, trip_count
 from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import KernelOp, LoadOp, ReduceOp, ScanOp, SelectOp, StoreOp
 from dlc.ir.bounds import never
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance, variance
 
 
@@ -127,7 +126,5 @@ def _least_share(fold: ReduceOp, at: Mapping[SSAValue, Expr], where: Iterable[Ex
 def _guards(fold: ReduceOp) -> Iterator[tuple[Expr, ...]]:
     """The conditions of each value of a reduce that is 0 where one of them does not hold."""
     for op in fold.body.walk():
-        if isinstance(op, LoadOp | SelectOp) and op.where and op.default is not None:
-            constant = ConstantLike.get_constant_value(op.default)
-            if isinstance(constant, FloatAttr) and constant.value.data == 0:
-                yield op.where
+        if isinstance(op, LoadOp | SelectOp) and op.where and is_number(op.default, 0):
+            yield op.where

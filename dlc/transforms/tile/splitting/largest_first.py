@@ -10,9 +10,9 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import ConstantLike
 
 from dlc.dialects import tile
+from dlc.ir.known_numbers import is_number
 from dlc.ir.monoid import below
 
 
@@ -60,8 +60,7 @@ def _power(builder: Builder, x: SSAValue, m: SSAValue) -> SSAValue:
 
 
 def _weighted(builder: Builder, power: SSAValue, weight: SSAValue) -> SSAValue:
-    constant = ConstantLike.get_constant_value(weight)
-    if isinstance(constant, FloatAttr) and constant.value.data == 1:
+    if is_number(weight, 1):
         return power
     product = builder.insert(arith.MulfOp(power, weight)).result
     product.name_hint = "product"

@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.analysis.tile.input_slabs import Slab
@@ -17,6 +15,7 @@ from dlc.analysis.tile.operands import ComputedOperand, operand_of, separate
 from dlc.dialects import tile
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import variance
 from dlc.transforms.tile.staging.slab_loads import compute
 
@@ -145,8 +144,7 @@ def _skip_masked(score: Operation, largest: tile.ReduceOp, operand: ComputedOper
     chunk = largest.parent_op()
     if not isinstance(score, tile.SelectOp) or not isinstance(chunk, tile.ReduceOp):
         return []
-    default = ConstantLike.get_constant_value(score.default)
-    if not isinstance(default, FloatAttr) or default.value.data != -inf:
+    if not is_number(score.default, -inf):
         return []
     if not chunk.axes:
         return []  # there is one chunk

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import ConstantLike
 
 from dlc.analysis.tile.input_slabs import Slab
 from dlc.analysis.tile.operands import ComputedOperand
@@ -17,6 +15,7 @@ from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around, new_body
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 from dlc.transforms.tile.staging.zero_guards import zero_unless
 
 
@@ -46,8 +45,7 @@ def _needed(load: tile.LoadOp) -> list[Expr]:
     if load.default is None:
         return []
     known: set[Expr] = set()
-    constant = ConstantLike.get_constant_value(load.default)
-    if isinstance(constant, FloatAttr) and constant.value.data == 0:
+    if is_number(load.default, 0):
         for subscript, extent in zip(load.subscripts, extents_at(load.ref, load), strict=True):
             known |= {subscript, extent - 1 - subscript}
     for around in loops_around(load):

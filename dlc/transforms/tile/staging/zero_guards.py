@@ -7,13 +7,12 @@ from math import inf
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
-from xdsl.traits import ConstantLike
 
 from dlc.dialects import tile
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
+from dlc.ir.known_numbers import is_number
 
 
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
@@ -81,8 +80,8 @@ def _power_zero_unless(power: Operation) -> list[Expr]:
         isinstance(asked, math.AbsFOp)
         and asked.operand is origin.rhs
         and infinite.predicate.value.data == CMPF_COMPARISON_OPERATIONS.index("oeq")
-        and _is_constant(infinite.rhs, inf)
-        and _is_constant(origin.lhs, 0.0)
+        and is_number(infinite.rhs, inf)
+        and is_number(origin.lhs, 0.0)
     )
     return _least_unless(exponent.lhs) if finite else []
 
@@ -90,7 +89,7 @@ def _power_zero_unless(power: Operation) -> list[Expr]:
 def _least_unless(value: SSAValue) -> list[Expr]:
     """Conditions such that a value is -inf where one of them does not hold."""
     match value.owner:
-        case tile.SelectOp(value=other, default=default) as select if _is_constant(default, -inf):
+        case tile.SelectOp(value=other, default=default) as select if is_number(default, -inf):
             return [*select.where, *_least_unless(other)]
         case tile.LoadOp() as load if not load.where and isinstance(load.ref.owner, tile.ComputeOp):
             stage = load.ref.owner
@@ -98,8 +97,3 @@ def _least_unless(value: SSAValue) -> list[Expr]:
             return _loaded(known, stage, load)
         case _:
             return []
-
-
-def _is_constant(value: SSAValue, number: float) -> bool:
-    constant = ConstantLike.get_constant_value(value)
-    return isinstance(constant, FloatAttr) and constant.value.data == number
