@@ -176,3 +176,40 @@ func.func @main(%x: tensor<2x8x6xf32>, %w: tensor<8x4x3xf32>) -> tensor<2x4x5xf3
   }
   func.return %t : tensor<2x4x5xf32>
 }
+
+// -----
+
+// Of three places in two classes, the fourth would meet ones, not zeros, beside the image.
+// SAYS: reorder-sums: total: leaves the order of its sums: both factors vary along what is summed over
+// CHECK: loop.kernel @products
+func.func @main(%x: tensor<6xf32>, %w: tensor<3xf32> {dlc.name = "w", dlc.kind = "parameter"}) -> tensor<4xf32> {
+  %p = loop.kernel @products(%x: memref<6xf32> = %x, %w: memref<3xf32> = %w) -> (%p: memref<4x3x2xf32>) {
+    %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1.0 : f32
+    loop.for %j in 4, %h in 3, %k in 2 {
+      %x_1 = loop.load %x[%j + (%h + 1) floordiv 2 - %k] where (%j + (%h + 1) floordiv 2 - %k >= 0, -%j - (%h + 1) floordiv 2 + %k >= -5) else %one : memref<6xf32>
+      %w_1 = loop.load %w[(%h + 1) mod 2 + %k * 2] where ((%h + 1) mod 2 + %k * 2 < 3) else %zero : memref<3xf32>
+      %q = arith.mulf %x_1, %w_1 : f32
+      loop.store %q, %p[%j, %h, %k] : memref<4x3x2xf32>
+    }
+  }
+  %s = loop.kernel @sums(%p: memref<4x3x2xf32> = %p) -> (%s: memref<4x3xf32>) {
+    loop.for %j in 4, %h in 3 {
+      %r = loop.reduce add %k in 2 -> f32 {
+        %q = loop.load %p[%j, %h, %k] : memref<4x3x2xf32>
+        loop.yield %q : f32
+      }
+      loop.store %r, %s[%j, %h] : memref<4x3xf32>
+    }
+  }
+  %t = loop.kernel @total(%s: memref<4x3xf32> = %s) -> (%t: memref<4xf32>) {
+    loop.for %j in 4 {
+      %r = loop.reduce add %h in 3 -> f32 {
+        %v = loop.load %s[%j, %h] : memref<4x3xf32>
+        loop.yield %v : f32
+      }
+      loop.store %r, %t[%j] : memref<4xf32>
+    }
+  }
+  func.return %t : tensor<4xf32>
+}

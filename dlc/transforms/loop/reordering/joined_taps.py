@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.dialects import loop
 from dlc.dialects.access import indexed_ops, simplify_where
 from dlc.ir.expr import Expr, FloorDiv, Mod
+from dlc.ir.known_numbers import is_number
 from dlc.ir.sizes import ceildiv
 
 
@@ -65,8 +66,8 @@ class _Taps:
         ops = [(op, op.subscripts, op.where) for op in indexed_ops(self.inner)]
         others = [op for op, *_ in ops if isinstance(op, loop.LoadOp) and op is not self.filter]
         odd = others if places % self.classes else []
-        if classes is None or any(op.default is None for op in odd):
-            return False
+        if classes is None or not all(is_number(op.default, 0) for op in odd):
+            return False  # places beyond the last would count
         several = ceildiv(places, self.classes)
         _set_extent(self.inner, self.offset, points)
         _set_extent(self.total, self.place, several)
