@@ -42,6 +42,7 @@ def _tiled(kernel: loop.KernelOp) -> Tiled | None:
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
         return None
     tiled = tiled_contraction(kernel)
-    if tiled is None or len(tiled.found.reduce.axes) != 1 or tiled.found.reduce.yielded.where:
+    if tiled is None or tiled.found.reduce.yielded.where:
         return None
-    return tiled
+    extents = tiled.found.reduce.all_extents
+    return tiled if len(extents) == 1 and isinstance(extents[0], int) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -34,7 +35,7 @@ class AddPartsPass(ModulePass):
 
     *Legal when* `fuse-loops` could merge the product into the fold, as another kernel of parts that
     it reads; K is one axis, and a multiple of the number of parts. The attribute `fuse = "never"`
-    forbids it.
+    forbids it, and a plan that has both in different groups.
     *Faster because* a launch is saved, and what the combining kernel would write is in registers
     already. It is done where the estimate of both kernels is below that of what they replace.
 
@@ -72,28 +73,36 @@ class AddPartsPass(ModulePass):
 
     def _add(self, kernel: KernelOp, target: Target, merges: Merges, names: set[str]) -> None:
         """Has a fold of what a kernel computes add its parts up, if that pays."""
-        if kernel.schedule is not None or forbidden(kernel, []) or inlinable(kernel) is not None:
-            return
-        counts = parts_for_readers(kernel, target)
-        if self.parts:
-            counts = [n for n in possible_parts(kernel) if n == self.parts]
-        if not counts or _is_updated(kernel):
+        if kernel.schedule is not None or inlinable(kernel) is not None:
             return
         users = _users(kernel)
-        readers = [
-            reader
-            for reader in (stand_first(users) if users else [])
-            if reader.schedule is None and not changed_by(reader, kernel.inputs)
-        ]
-        found = adding(kernel, readers, merges, counts, stores=len(users) > 1)
+        if not any(isinstance(user, KernelOp) for user in users):
+            return
+        if not (counts := self._counts(kernel, target)):
+            return
+        stores, found, readers = len(users) > 1, None, _readers(kernel, users)
+        if not isinstance(readers, str):
+            found = adding(kernel, readers, merges, counts, stores=stores)
         if found is None:
+            why = readers if isinstance(readers, str) else "no fold that reads it can add them up"
+            remark(self.name, kernel.name_, f"not in parts: {why}")
             return
         if found.seconds >= found.apart and not self.parts:
             remark(self.name, kernel.name_, f"not {found.told(found.consumer.name_)}")
             found.erase()
             return
-        new = self._done(kernel, found, merges, names, stores=len(users) > 1)
+        new = self._done(kernel, found, merges, names, stores=stores)
         remark(self.name, kernel.name_, found.told(new.name_))
+
+    def _counts(self, kernel: KernelOp, target: Target) -> Sequence[int]:
+        """The numbers of parts to try; none of what is no product that blocks share."""
+        if not self.parts:
+            return parts_for_readers(kernel, target)
+        possible = possible_parts(kernel)
+        if possible and self.parts not in possible:
+            ways = f"{', '.join(map(str, possible))} are possible"
+            remark(self.name, kernel.name_, f"not in {self.parts} parts: {ways}")
+        return [n for n in possible if n == self.parts]
 
     def _done(
         self, kernel: KernelOp, found: Adding, merges: Merges, names: set[str], *, stores: bool
@@ -114,6 +123,22 @@ class AddPartsPass(ModulePass):
         Rewriter.erase_op(whole)
         new.sym_name = StringAttr(unique_name(name_of(new), names))
         return new
+
+
+def _readers(kernel: KernelOp, users: set[Operation]) -> Sequence[KernelOp] | str:
+    """Which kernels may add up parts of what a kernel computes, or why none may."""
+    if why := forbidden(kernel, []):
+        return why
+    if _is_updated(kernel):
+        return "its result is updated in place"
+    readers = [reader for reader in stand_first(users) if reader.schedule is None]
+    if not readers:
+        return "no kernel that reads it may stand ahead of all that do"
+    if not (allowed := [reader for reader in readers if not forbidden(kernel, [reader])]):
+        return forbidden(kernel, readers) or ""
+    if not (kept := [r for r in allowed if not changed_by(r, kernel.inputs)]):
+        return "what it reads is updated in place ahead of its readers"
+    return kept
 
 
 def _is_updated(kernel: KernelOp) -> bool:

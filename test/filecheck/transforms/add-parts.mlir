@@ -1,5 +1,6 @@
 // RUN: dlc-opt %s -p 'add-parts{parts=3}' --split-input-file | filecheck %s
 // RUN: dlc-opt %s -p add-parts --split-input-file | filecheck %s --check-prefix=LEFT
+// RUN: dlc-opt %s -p 'add-parts{parts=3}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
 
 // So few results are not split, so that no second kernel is saved.
 // LEFT: loop.kernel @mm(
@@ -49,6 +50,11 @@ func.func @main(%x: tensor<7x12xf32>, %w: tensor<5x12xf32>) -> (tensor<7xf32>, t
 
 // -----
 
+// SAYS: add-parts: mm: in 3 parts, which @norm{{.*}} adds up
+// SAYS: add-parts: mm: not in parts: no fold that reads it can add them up
+// SAYS: add-parts: ragged: not in 3 parts: 2, 4, 8 are possible
+// SAYS: add-parts: mm: not in parts: the plan has @norm, which reads it, in another group
+
 // K is no multiple of three, and what reads the second product folds nothing.
 // CHECK: loop.kernel @ragged(
 // CHECK-NOT: _parts
@@ -92,4 +98,33 @@ func.func @main(%x: tensor<7x8xf32>, %w: tensor<5x8xf32>, %v: tensor<5x12xf32>, 
     }
   }
   func.return %z, %q : tensor<7xf32>, tensor<7x5xf32>
+}
+
+// -----
+
+// A plan keeps the product apart from what reads it.
+// CHECK: loop.kernel @mm(
+// CHECK-NOT: _parts
+func.func @main(%x: tensor<7x12xf32>, %w: tensor<5x12xf32>) -> tensor<7xf32> {
+  %y = loop.kernel @mm(%x: memref<7x12xf32> = %x, %w: memref<5x12xf32> = %w) -> (%y: memref<7x5xf32>) {
+    loop.for %i in 7, %j in 5 {
+      %s = loop.reduce add %k in 12 -> f32 {
+        %a = loop.load %x[%i, %k] : memref<7x12xf32>
+        %b = loop.load %w[%j, %k] : memref<5x12xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %y[%i, %j] : memref<7x5xf32>
+    }
+  }
+  %z = loop.kernel @norm(%y: memref<7x5xf32> = %y) -> (%z: memref<7xf32>) {
+    loop.for %i in 7 {
+      %s = loop.reduce add %j in 5 -> f32 {
+        %a = loop.load %y[%i, %j] : memref<7x5xf32>
+        loop.yield %a : f32
+      }
+      loop.store %s, %z[%i] : memref<7xf32>
+    }
+  } {groups = ["norm"]}
+  func.return %z : tensor<7xf32>
 }
