@@ -22,6 +22,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor]] = {
     "kthvalue": (lambda x: x.kthvalue(1, 1), COLUMNS),
     "computed": (lambda x: (x.float() + 1)[:0].max(), FOUR),
     "floor_divide": (lambda x: x // 0, FOUR),
+    "floor_divide, a number that wraps": (lambda x: x // 2**31, FOUR.char()),
     "remainder": (lambda x: x % 0, FOUR),
     "fmod": (lambda x: torch.fmod(x, 0), FOUR),
     "div": (lambda x: torch.div(x, 0, rounding_mode="trunc"), FOUR),

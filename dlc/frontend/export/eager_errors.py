@@ -83,8 +83,9 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
     name = str(node.target).removeprefix("aten.")
     result = node.meta.get("val")
     if name.partition(".")[0] in DIVISIONS and isinstance(result, torch.Tensor):
-        integral = not result.is_floating_point() and result.numel() > 0
-        if integral and not isinstance(other := arguments["other"], Node) and other == 0:
+        integral = not (result.is_floating_point() or result.is_complex()) and result.numel() > 0
+        other, wraps = arguments["other"], 2 ** (8 * result.dtype.itemsize)
+        if integral and not isinstance(other, Node) and other % wraps == 0:
             raise DivisionByZero(f"{name}: expected integers to be divided by other than 0", place)
     values = [n.meta.get("val") for n in node.all_input_nodes]
     tensors = [v for v in values if isinstance(v, torch.Tensor) or not _is_of_sizes(v)]
