@@ -178,17 +178,17 @@ def _with_copies(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> lis
 
 def _input_of(argument: Argument, tensor: torch.Tensor, again: bool) -> torch.Tensor:
     if not argument.guard.dtype.is_complex:
-        return _own(tensor, again) if argument.kind == "input" else tensor
+        return _own(tensor, again, tensor.requires_grad) if argument.kind == "input" else tensor
     held = argument.tensor
     if held is not None and held.data_ptr() == tensor.data_ptr():
         return held
-    return torch.view_as_complex(_own(tensor, again))
+    return _own(torch.view_as_complex(tensor), again, tensor.requires_grad)
 
 
-def _own(tensor: torch.Tensor, again: bool) -> torch.Tensor:
-    if again and tensor.requires_grad:
+def _own(tensor: torch.Tensor, again: bool, required: bool) -> torch.Tensor:
+    if again and required:
         return tensor.view_as(tensor)
-    return tensor.detach().requires_grad_(tensor.requires_grad)
+    return tensor.detach().requires_grad_(required)
 
 
 def _in_eager(
