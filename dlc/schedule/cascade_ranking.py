@@ -56,7 +56,7 @@ def ranked_cascades(problem: CascadeProblem, target: Target) -> Rising[CascadeCa
 
 def ranked_seconds(tile: CascadeCandidate) -> float:
     """What a tiling is ranked by: its seconds, more where a second kernel folds parts."""
-    return tile.seconds * (tile.target.folded_apart if tile.combine_seconds else 1)
+    return tile.seconds + (tile.target.folded_apart if tile.combine_seconds else 0)
 
 
 def _rising(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
