@@ -20,8 +20,8 @@ def test_the_table_is_that_of_the_figures() -> None:
 def test_hardly_a_kernel_spills_and_none_waits_for_banks() -> None:
     spilled = {name: row["spill_bytes"] for name, row in DATA.items() if row["spill_bytes"]}
     assert not any(name.startswith(("gemm", "linear")) for name in spilled)
-    assert len(spilled) <= 2
-    assert sum(spilled.values()) <= 32
+    assert len(spilled) <= 3
+    assert sum(spilled.values()) <= 48
     assert {row.get("serialized", 0) + row.get("early", 0) for row in DATA.values()} == {0}
     assert {row["bank_ways"] for row in DATA.values()} == {1.0}
 

@@ -39,7 +39,7 @@ from dlc.trace.page import FOLDER, SCRIPTS, page
 TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
 PRODUCTS = "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)"
 CUT = {
-    "torch.randn(300, 640) @ torch.randn(640, 520)": 8,  # the blocks that share its sums
+    "torch.randn(300, 640) @ torch.randn(640, 520)": 5,  # the blocks that share its sums
     PRODUCTS: 3,
     "torch.randn(256, 640).softmax(-1)": 1,
 }
