@@ -270,11 +270,17 @@ def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+MOST_TEXTS = 6
+"""How many texts a hint names."""
+
+
 def _texts(cls: type, option: str) -> str | None:
     """The texts that an option of a step may be, if there are some."""
     domain = getattr(cls, "domains", {}).get(option)
     texts = [value for value in domain.values if value and isinstance(value, str)] if domain else []
-    return f"it may be {' or '.join(texts)}" if texts else None
+    more = len(texts) - MOST_TEXTS
+    shown = [*texts[:MOST_TEXTS], f"one of {more} more"] if more > 1 else texts
+    return f"it may be {' or '.join(shown)}" if shown else None
 
 
 def describe(expected: Any) -> str:
