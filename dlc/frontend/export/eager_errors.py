@@ -9,7 +9,7 @@ a CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from math import isfinite, prod
 from typing import Any
@@ -93,11 +93,8 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
     _check_numbers(node, name, place)
     if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
         return
-    args, kwargs = tree_map_only(Node, _empty, (node.args, dict(node.kwargs)))
-    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
     try:
-        with torch.no_grad():
-            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        _try(node, _empty)
     except IndexError as error:
         raise EmptyIndexError(f"{name}: {error}", place) from None
     except RuntimeError as error:
@@ -135,11 +132,8 @@ def _check_numbers(node: Node, name: str, place: Place | None) -> None:
     numbers = {a.name for a in schema.arguments if re.search("number|float", str(a.type))}
     if not numbers & odd:
         return
-    args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
-    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
     try:
-        with torch.no_grad():
-            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        _try(node, _zeros)
     except RuntimeError as error:
         if "without overflow" in str(error):
             raise TooLarge(f"{name}: {error}", place) from None
@@ -159,13 +153,19 @@ def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None)
     dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)} - BESIDE_ALL
     if (len(dtypes) < 2 and not _has_odd_index(node)) or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
         return
-    args, kwargs = tree_map_only(Node, _zeros, (node.args, dict(node.kwargs)))
     try:
-        with torch.no_grad():
-            node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        _try(node, _zeros)
     except (RuntimeError, IndexError) as error:  # the latter of an index of nothing
         if OF_TYPES.search(str(error)):
             raise MixedTypes(f"{name}: {error}", place) from None
+
+
+def _try(node: Node, stand_in: Callable[[Node], Any]) -> None:
+    """Runs an operation on what stands in for its tensors, for what it raises."""
+    args, kwargs = tree_map_only(Node, stand_in, (node.args, dict(node.kwargs)))
+    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    with torch.no_grad():
+        node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
 
 
 def _has_odd_index(node: Node) -> bool:
