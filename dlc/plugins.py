@@ -211,7 +211,7 @@ class Registry:
             self.decomposition(overload, lambda c: c.of_function(name))
 
     def target(self, row: Named) -> None:
-        """A chip, a row such as those of `dlc/target.py`."""
+        """A chip, a row such as those of `dlc/target/chip_table.py`."""
         self._add(CHIPS, row.name, row)
 
     def printer(self, name: str, where: Any) -> None:

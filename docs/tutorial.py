@@ -152,7 +152,10 @@ class Clone:
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "test"))
     shown = "-" in sys.argv
-    for name in [name for name in sys.argv[1:] if name != "-"] or PAGES:
+    asked = [name for name in sys.argv[1:] if name != "-"]
+    if unknown := [name for name in asked if name not in PAGES]:
+        sys.exit(f"no page is called {', '.join(unknown)}; the pages are {', '.join(PAGES)}")
+    for name in asked or PAGES:
         made = page(PAGES[name].read_text())
         if shown:
             print(made, end="")

@@ -1,17 +1,5 @@
 """
-The facts about the chips that kernels are scheduled for: the only place that holds any.
-
-Sources: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
-(limits), and its architecture whitepapers and data sheets of T4, A100 SXM 80 GB, GeForce RTX 3090,
-GeForce RTX 4090, H100 SXM, B200 and GeForce RTX 5090 (SMs, boost clocks, memory rates, L2 sizes),
-one product for each compute capability.
-
-Tensor cores: dense products of f16 and bf16 with sums in f32, from the same whitepapers (TFLOP/s:
-T4 65, A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that but
-on T4, which has none), over SMs and boost clock. `mma` reaches these rates but on sm_90, where
-`wgmma` does: 63 % of it (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
-Architecture via Microbenchmarking", IPDPS 2024), and on sm_100, where `tcgen05` does: there the
-rate of an SM of A100 is assumed, a quarter.
+What dlc knows of a chip, and what follows from it.
 
 "Measured" is on an H100 80GB HBM3 with CUDA 13.0, 2026-11-26, in captured graphs; other chips are
 taken to be alike in what says so, but for the sizes of their parts: RTX 5090 has 11 of the 12 that
@@ -21,84 +9,18 @@ GB202 has, B200 has 8 (NVIDIA's whitepapers), whose SMs are dealt as evenly as p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from dlc import plugins
-from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.cached import cached
-from dlc.plugins import DLC
-from dlc.precision import Precision, get_precision
-
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import Operation
-
-KIB, MIB = 1 << 10, 1 << 20
-
-MAX_THREADS = 1024
-"""Threads that a block can have, on every chip."""
-MAX_GRID = 2**31 - 1
-"""Blocks that a one-dimensional grid can have, on every chip (CUDA C++ Programming Guide,
-"Technical Specifications per Compute Capability")."""
-MAX_CLUSTER = 8
-"""Blocks that a cluster can have, on every chip that has any (CUDA C++ Programming Guide, "Thread
-Block Clusters")."""
-MAX_REGISTERS = 255
-"""Registers that a thread can have, on every chip; what is more lies in memory."""
-WARP = 32
-"""Lanes of a warp, on every chip so far: what shuffles, banks and copies go by. Estimates and
-schedules go by `Target.warp`."""
-WARPGROUP = 4 * WARP
-"""Threads that `wgmma` is for: four warps that follow each other, the first one's number a multiple
-of four (PTX ISA, "warpgroup")."""
-WIDEST_ACCESS = 16
-"""Bytes of the widest access of a thread, and what such an address has to be a multiple of (PTX
-ISA, "Vector Data Types" and "cp.async")."""
-TMA_ALIGNMENT = 128
-"""Bytes that divide the address in shared memory of a box that the tensor memory accelerator copies
-(PTX ISA, "cp.async.bulk.tensor")."""
-BANKS, BANK_BYTES = 32, 4
-"""Banks of shared memory, and the bytes of a bank's words, on every chip."""
-SECTOR_BYTES = 32
-"""Bytes that are fetched from global memory at once, on every chip."""
-LINE_BYTES = 128
-"""Bytes of a line of the L1 cache, on every chip (CUDA C++ Programming Guide, "Global Memory"): of
-what a warp asks for at once, each line is taken to cost a clock."""
-TENSOR_ALIGNMENT = 16
-"""Bytes that divide the address and the strides of a tensor of which TMA copies boxes, and a box's
-rows (CUDA driver API, cuTensorMapEncodeTiled)."""
-PARAMETER_ALIGNMENT = 16
-"""Bytes that divide the address of a kernel's first parameter, on every chip so far: sm_90 has it
-at 0x210 (EIATTR_PARAM_CBANK of its cubins)."""
-MBARRIER_BYTES = 8
-"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
-BUFFER_ALIGNMENT = 256
-"""Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
-Programming Guide, "Device Memory Accesses")."""
-BLOCK_THREADS = 256
-"""Threads of a block that is free to have any number: a multiple of which every SM holds."""
-REGISTER_UNIT, WARP_UNIT = 256, 4
-"""Registers are dealt to a warp in units of so many, and to so many warps at once."""
-REGISTER_STEP = REGISTER_UNIT // WARP
-"""The same of a thread."""
-FEWEST_SET_REGISTERS, MOST_SET_REGISTERS = 24, 256
-"""Registers that a thread can set at least and at most, in such steps (PTX ISA, "setmaxnreg")."""
-SHARED_UNIT = 128
-"""Bytes of shared memory are dealt to a block in such units."""
-STATIC_SHARED_LIMIT = 48 * KIB
-"""Bytes of shared memory that a block gets without opting in, on every chip."""
+from dlc.precision import Precision
+from dlc.target.limits import KIB, MAX_REGISTERS, REGISTER_STEP, WARP, WARPGROUP
 
 START_CLOCKS = 1250
-"""The same on every chip: two thirds of it are a request to memory."""
-
-DEFAULT_TARGET = "sm_90"
-TARGET_ATTRIBUTE = "dlc.target"
-PRECISION_ATTRIBUTE = "dlc.precision"
-
+"""`Target.start_clocks` of every chip so far: two thirds of it are a request to memory."""
 
 Feature = Literal[
     "cluster",
@@ -359,7 +281,7 @@ class Target:
         found = {
             "f32": self.flops,
             "tf32 on tensor cores": tf32,
-            "halves on tensor cores": (self.tensor_flops),
+            "halves on tensor cores": self.tensor_flops,
         }
         return {name: rate for name, rate in found.items() if rate}
 
@@ -440,102 +362,3 @@ def _surely_at_once(target: Target, blocks: int, resident: int) -> int:
 def _clusters_at_once(gpcs: tuple[int, ...], blocks: int, resident: int) -> int:
     """`Target.clusters_at_once` of a chip with so many SMs in each of its parts."""
     return sum(sms * resident // blocks for sms in gpcs)
-
-
-@dataclass(frozen=True)
-class Core:
-    """More than any CPU's core does per second, in operations and in bytes of its cache."""
-
-    flops: float
-    cache_bandwidth: float
-
-
-CPU_CORE = Core(64 * 6e9, 128 * 6e9)
-"""Two multiply-adds and two loads of 64 bytes each in a clock, at 6 GHz."""
-
-
-_ROWS = (
-    Target("sm_75", 40, 1.59e9, 0.32e12, 4 * MIB, 64 * KIB, 64 * KIB, 1024, 16,
-           reserved_shared=0, fp32_lanes=64, tensor_lanes=512, tf32_lanes=0),
-    Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32,
-           fp32_lanes=64, tensor_lanes=1024, tf32_lanes=512),
-    Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
-    Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
-    Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63, apart_mma=0.62, mma_float8=1,
-           gpcs=(18, 18, 18, 16, 16, 16, 16, 14), fitting_clusters=(66, 39, 30, 22, 17, 15, 15),
-           l2_bytes_per_clock=27),
-    Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, apart_mma=0.62, mma_float8=1,
-           lacks=("wgmma",), gpcs=(20, 20, 18, 18, 18, 18, 18, 18)),
-    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
-           lacks=("multicast", "wgmma"), gpcs=(16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 15)),
-)  # fmt: skip
-for _row in _ROWS:
-    DLC.target(_row)
-
-TARGETS: MutableMapping[str, Target] = plugins.CHIPS
-"""By name, those of plug-ins included."""
-
-OLDEST_CAPABILITY = divmod(min(row.instructions for row in _ROWS), 10)
-"""Of the GPUs that kernels run on."""
-
-
-def get_target(name: str) -> Target:
-    """The target of a name such as `sm_90`; ValueError if the table has none."""
-    if not isinstance(name, str) or name not in TARGETS:
-        raise with_hint(ValueError(f"unknown target '{name}'"), target_hint(str(name)))
-    return TARGETS[name]
-
-
-def target_hint(name: str) -> str:
-    """What to write for an unknown target; an older chip's name is no misspelling of another's."""
-    chip = re.fullmatch(r"sm_(\d+)", name)
-    if chip and divmod(int(chip[1]), 10) < OLDEST_CAPABILITY:
-        return f"it is older than all that dlc knows: {', '.join(TARGETS)}"
-    known = f"the targets are {', '.join(TARGETS)}"
-    close = did_you_mean(f"sm_{name}" if name.isdigit() else name, TARGETS)
-    return f"{close} {known}" if close else known
-
-
-def set_target(module: ModuleOp, target: str, precision: str = "f32") -> None:
-    """
-    Schedules of `module` are to be made for `target`, with products of f32 in `precision`;
-    ValueError if there is none such.
-    """
-    from xdsl.dialects.builtin import StringAttr
-
-    module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
-    module.attributes.pop(PRECISION_ATTRIBUTE, None)
-    if get_precision(precision) != "f32":
-        module.attributes[PRECISION_ATTRIBUTE] = StringAttr(precision)
-
-
-def target_of(module: ModuleOp) -> Target:
-    """
-    The target of a module's attribute `dlc.target`, by default sm_90, and the precision of its
-    attribute `dlc.precision`, by default f32. ValueError if there is none such.
-    """
-    return _asked(get_target(stated_target(module) or DEFAULT_TARGET), precision_of(module))
-
-
-@lru_cache
-def _asked(target: Target, precision: Precision) -> Target:
-    return target if precision == target.precision else replace(target, precision=precision)
-
-
-def stated_target(module: Operation) -> str | None:
-    """What a module's attribute `dlc.target` says, if it has one."""
-    return _stated(module, TARGET_ATTRIBUTE)
-
-
-def precision_of(module: Operation) -> Precision:
-    """What products of f32 in a module may be computed in."""
-    return get_precision(_stated(module, PRECISION_ATTRIBUTE) or "f32")
-
-
-def _stated(module: Operation, name: str) -> str | None:
-    from xdsl.dialects.builtin import StringAttr
-
-    attribute = module.attributes.get(name)
-    return attribute.data if isinstance(attribute, StringAttr) else None
