@@ -41,6 +41,11 @@ def rsqrt(x: Value) -> Value:
     return 1 / np.sqrt(x)
 
 
+def sigmoid(x: Value) -> Value:
+    power = np.exp(-np.abs(x))
+    return np.where(x < 0, power, 1.0) / (power + 1.0)
+
+
 def fma(a: Value, b: Value, c: Value) -> Value:
     """`a * b + c`, rounded once: products of f32 are exact in f64, those of f64 are fractions."""
     if np.asarray(a).dtype != np.float64:

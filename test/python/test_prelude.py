@@ -136,6 +136,7 @@ USES = {
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "exp_below": "*f = exp_below(f[0]); *d = exp_below(d[0]);",
+    "logistic": "*f = logistic(f[0]); *d = logistic(d[0]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
     "philox": "*l = philox(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",

@@ -13,6 +13,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, f32, f64, i32
 from xdsl.parser import Parser
 
+import dlc
 from dlc.ir.elements import ELEMENTS, element
 from dlc.ir.evaluate import evaluate, scalar
 from dlc.ir.scalar_ops import COMPARISONS, SCALARS, compare_floats
@@ -114,3 +115,34 @@ def test_divisions_by_zero_do_not_fold() -> None:
         [FloatAttr(1.0, f64), FloatAttr(0.0, f64)],
     )
     assert third == FloatAttr(inf, f64)
+
+
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_a_step_rounds_reciprocals_of_sums_of_a_sigmoid(beside: int) -> None:
+    """
+    Of each sum of 24 bits from 1 to 2 and each reciprocal within an ulp, in whole numbers: what
+    the prelude's `logistic` computes of `rcp.approx` is the float that is nearest to the quotient,
+    but for 1/2 of the last sum below 2, which is off by half an ulp and 2^-25 of one.
+    """
+    sums = np.arange(2**23, 2**24, dtype=np.int64)  # of 2^-23; 2 itself has an exact reciprocal
+    nearest = (2**48 // sums + 1) // 2  # of 2^-24; no quotient lies halfway
+    near = nearest + beside
+    rest = 2**47 - sums * near  # of 2^-47, as fmaf has it
+    within = np.abs(rest) <= sums
+    assert within.sum() > 4_000_000
+    assert (np.abs(rest[within]) <= 2**24).all()  # a float
+    step = (near * rest + 2**46) >> 47
+    halfway = within & ((near * rest) & (2**47 - 1) == 2**46)
+    assert sums[halfway].tolist() == [2**24 - 1] * (beside < 0)
+    assert (near + step == nearest)[within & ~halfway].all()
+
+
+def test_sigmoids_are_exact_where_powers_are_none() -> None:
+    """Far out, e^-x is beyond f32 where the sigmoid is not 0; NaN and infinities come through."""
+    x = torch.tensor([-inf, -103.0, -90.0, -88.0, -1.0, -0.0, 0.0, 1.0, 17.0, 200.0, inf, nan])
+    found = dlc.compile(torch.sigmoid, (x,), backend="host")(x)
+    torch.testing.assert_close(found, torch.sigmoid(x.double()).float(), equal_nan=True)
+    silu = dlc.compile(torch.nn.functional.silu, (x,), backend="host")(x)
+    torch.testing.assert_close(
+        silu, (x.double() / (1 + (-x.double()).exp())).float(), equal_nan=True
+    )

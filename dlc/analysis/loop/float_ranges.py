@@ -70,6 +70,8 @@ def _scalar(op: Operation, first: Range, other: Range = ANY) -> Range:
         case "math.sqrt":
             largest = sys.float_info.max if op.results[0].type == f64 else LARGEST_F32
             return sqrt(max(low, 0)), sqrt(max(min(high, largest), 0))
+        case "math.sigmoid":
+            return 0, 1
         case "math.absf":
             return 0, max(abs(low), abs(high))
         case "arith.extf":

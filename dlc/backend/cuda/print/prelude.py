@@ -78,6 +78,26 @@ _EXP_BELOW = f"""\
 #endif
 }}
 {INLINE} double exp_below(double x) {{ return exp(x); }}"""
+_LOGISTIC_SUMMARY = """\
+1 / (1 + e^-x) without a branch: the power is at most 1, so that its sum with 1 is from 1 to 2, and
+// of that the reciprocal within an ulp is rounded by one step (PTX ISA: rcp.approx.ftz)."""
+_LOGISTIC = f"""\
+{INLINE} float logistic(float x) {{
+  const float power = expf(-fabsf(x));
+  const float sum = power + 1.0f;
+#ifdef __CUDACC__
+  float near;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(sum));
+  const float reciprocal = fmaf(near, fmaf(-sum, near, 1.0f), near);
+#else
+  const float reciprocal = 1.0f / sum;
+#endif
+  return (x < 0.0f ? power : 1.0f) * reciprocal;
+}}
+{INLINE} double logistic(double x) {{
+  const double power = exp(-fabs(x));
+  return (x < 0.0 ? power : 1.0) / (power + 1.0);
+}}"""
 _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
@@ -367,6 +387,7 @@ _FUNCTIONS = [
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),
     Function("exp_below", "e^x for sums of powers whose largest is 1.", _EXP_BELOW),
+    Function("logistic", _LOGISTIC_SUMMARY, _LOGISTIC),
     Function(
         "floor_div",
         "The quotient of integers, rounded down.",

@@ -15,10 +15,6 @@ from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, low
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float
 
 
-def sigmoid(x: Scalar) -> Scalar:
-    return 1.0 / (s.exp(-x) + 1.0)
-
-
 def sign(x: Scalar) -> Scalar:
     positive, negative = (x > 0).to(x.element), (x < 0).to(x.element)
     return positive - negative
@@ -47,10 +43,8 @@ UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "reciprocal": lambda x: 1.0 / x,
     "relu": lambda x: x.maximum(0),
     "relu6": lambda x: clamp(x, 0, 6),
-    "sigmoid": sigmoid,
     "sign": sign,
-    "silu": lambda x: x / (s.exp(-x) + 1.0),
-    "special_expit": sigmoid,
+    "silu": lambda x: x * s.sigmoid(x),
     "square": lambda x: x * x,
     "negative": lambda x: -x,
     "_neg_view": lambda x: -x,

@@ -16,7 +16,6 @@ from dlc.dialects.layouts import shape_of
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.pointwise import sigmoid
 from dlc.transforms.tensor.decompositions.products import contract
 from dlc.transforms.tensor.decompositions.scalar import Scalar
 from dlc.transforms.tensor.decompositions.shape import concatenated
@@ -47,12 +46,12 @@ class Layer:
 def lstm_step(c: Lowering, given: Values, own: Values, states: Values) -> list[SSAValue]:
     def memory(*scalars: Scalar) -> Scalar:
         i, f, g = (x + y for x, y in zip(scalars[:3], scalars[3:6], strict=True))
-        return sigmoid(f) * scalars[6] + sigmoid(i) * s.tanh(g)
+        return s.sigmoid(f) * scalars[6] + s.sigmoid(i) * s.tanh(g)
 
     shape = shape_of(states[1])
     cell = c.elementwise(memory, *given[:3], *own[:3], states[1], shape=shape, hint="c")
     hidden = c.elementwise(
-        lambda x, y, z: sigmoid(x + y) * s.tanh(z), given[3], own[3], cell, shape=shape, hint="h"
+        lambda x, y, z: s.sigmoid(x + y) * s.tanh(z), given[3], own[3], cell, shape=shape, hint="h"
     )
     return [hidden, cell]
 
@@ -60,8 +59,8 @@ def lstm_step(c: Lowering, given: Values, own: Values, states: Values) -> list[S
 def gru_step(c: Lowering, given: Values, own: Values, states: Values) -> list[SSAValue]:
     def hidden(*scalars: Scalar) -> Scalar:
         (r, z, n), (own_r, own_z, own_n), h = scalars[:3], scalars[3:6], scalars[6]
-        new = s.tanh(n + sigmoid(r + own_r) * own_n)
-        return new + sigmoid(z + own_z) * (h - new)
+        new = s.tanh(n + s.sigmoid(r + own_r) * own_n)
+        return new + s.sigmoid(z + own_z) * (h - new)
 
     shape = shape_of(states[0])
     return [c.elementwise(hidden, *given, *own, states[0], shape=shape, hint="h")]
