@@ -75,6 +75,8 @@ OF_TYPES = re.compile(
 )
 SMALL = 4096
 """Elements of a tensor that an operation may write to where its dtypes are tried."""
+FEW = 2
+"""Places along a dimension that stand for many: of one element, eager PyTorch asks less."""
 DIVISIONS = frozenset(("div", "floor_divide", "fmod", "remainder"))
 
 
@@ -133,7 +135,7 @@ def _check_numbers(node: Node, name: str, place: Place | None) -> None:
     if not numbers & odd:
         return
     try:
-        _try(node, _zeros)
+        _try_zeros(node)
     except RuntimeError as error:
         if "without overflow" in str(error):
             raise TooLarge(f"{name}: {error}", place) from None
@@ -154,18 +156,34 @@ def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None)
     if (len(dtypes) < 2 and not _has_odd_index(node)) or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
         return
     try:
-        _try(node, _zeros)
+        _try_zeros(node)
     except (RuntimeError, IndexError) as error:  # the latter of an index of nothing
         if OF_TYPES.search(str(error)):
             raise MixedTypes(f"{name}: {error}", place) from None
 
 
-def _try(node: Node, stand_in: Callable[[Node], Any]) -> None:
-    """Runs an operation on what stands in for its tensors, for what it raises."""
-    args, kwargs = tree_map_only(Node, stand_in, (node.args, dict(node.kwargs)))
-    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+def _try_zeros(node: Node) -> None:
+    """Runs an operation on a few zeros, and on as many as it takes where those do not do."""
+    try:
+        _try(node, _few, FEW)
+    except Exception:  # of these sizes alone, perhaps
+        _try(node, _zeros)
+
+
+def _try(node: Node, stand_in: Callable[[Node], Any], limit: int | None = None) -> None:
+    """
+    Runs an operation on what stands in for its tensors, for what it raises. Sizes among its
+    arguments are at most the limit.
+    """
+    target: Any = node.target
+    given = tree_map_only(Node, stand_in, bind_arguments(node))
+    given.pop("device", None)
+    if limit is not None:
+        for name in re.findall(r"SymInt\[\d*\]\?? (\w+)", str(target._schema)):
+            if name in given and given[name] is not None:
+                given[name] = [min(_number(size), limit) for size in given[name]]
     with torch.no_grad():
-        node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        target(**given)
 
 
 def _has_odd_index(node: Node) -> bool:
@@ -195,6 +213,15 @@ def _zeros(node: Node) -> Any:
     if prod(shape) <= SMALL:
         return torch.zeros(shape, dtype=value.dtype, device=value.device)
     return torch.zeros((), dtype=value.dtype, device=value.device).expand(shape)
+
+
+def _few(node: Node) -> Any:
+    """The same of at most `FEW` along each dimension."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return _zeros(node)
+    shape = [min(_number(n), FEW) for n in value.shape]
+    return torch.zeros(shape, dtype=value.dtype, device=value.device)
 
 
 def _empty(node: Node) -> torch.Tensor | int:
