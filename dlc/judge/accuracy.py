@@ -58,6 +58,8 @@ def compare(
     eager: torch.Tensor | None,
     longest_reduction: int = 1,
     precision: Precision = "f32",
+    *,
+    in_order: bool = False,
 ) -> Accuracy:
     """
     Judges `result` against the program in fp64, beside eager PyTorch in the result's dtype.
@@ -65,8 +67,10 @@ def compare(
     An integer or boolean, a NaN and an infinity must be that of the reference rounded to the
     result's dtype, or eager's: where the two differ, fp64's margin is below eager's own rounding.
     Where eager's result is not known, the bound is 2 sqrt(K) ulp, or 4: each of K additions rounds
-    a partial sum by up to half an ulp, either way, and so it was for the reference. ValueError if
-    the shapes or dtypes are not the same. Of complex numbers the parts are judged.
+    a partial sum by up to half an ulp, either way, and so it was for the reference. Where a single
+    thread adds all terms `in_order`, sqrt(K) ulp of what is added in are allowed, too: eager's sums
+    of few results may be off by next to nothing. ValueError if the shapes or dtypes are not the
+    same. Of complex numbers the parts are judged.
     """
     ulps: float = ULPS
     if eager is None:
@@ -83,7 +87,8 @@ def compare(
     if not result.is_floating_point():
         wrong = (result != eager) & (result != rounded)
         return Accuracy(0.0, 0.0, 0.0, int(wrong.sum()))
-    eps = max(torch.finfo(result.dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
+    dtype = result.dtype
+    eps = max(torch.finfo(dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
     result, rounded, eager = (t.double() for t in (result, rounded, eager))
     exact = ~(result.isfinite() & rounded.isfinite())
     same = _same(result, rounded) | _same(result, eager)
@@ -93,6 +98,9 @@ def compare(
     eager_error = _largest(eager - reference64, eager_finite) / (scale or 1.0)
     factor = max(2.0, sqrt(longest_reduction) / 4)
     bound = max(factor * eager_error, ulps * eps)
+    if in_order:
+        of_sums = torch.finfo(torch.float64 if dtype.itemsize > 4 else torch.float32).eps
+        bound = max(bound, sqrt(longest_reduction) * of_sums)
     return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))
 
 

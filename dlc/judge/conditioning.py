@@ -47,9 +47,13 @@ COARSE = 4.0
 
 
 class Expected:
-    """The results of a program in Torch IR, and how exactly they are known; errors as raised."""
+    """
+    The results of a program in Torch IR, and how exactly they are known; errors as raised. So many
+    terms may be added one after the other, each with a rounding of the sum so far.
+    """
 
-    def __init__(self, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
+    def __init__(self, module: ModuleOp, arguments: Sequence[torch.Tensor], terms: int = 1) -> None:
+        self.terms = terms
         tf32 = precision_of(module) == "tf32"
         self._program, self._noise = (module, arguments), _Noise(tf32)
         noise = self._noise
@@ -75,12 +79,10 @@ class Expected:
         ]
 
     def complaint(
-        self, results: Sequence[torch.Tensor], backend: str = "host", *, terms: int = 1
+        self, results: Sequence[torch.Tensor], backend: str = "host", *, terms: int | None = None
     ) -> str | None:
-        """
-        An error in some results, from whatever backend; None if they are right. So many terms may
-        be added one after the other, each with a rounding of the sum so far.
-        """
+        """An error in some results, from whatever backend; None if they are right."""
+        terms = self.terms if terms is None else terms
         if len(results) != len(self.exact):
             return f"expected {len(self.exact)} results, found {len(results)}"
         for number, result in enumerate(results):

@@ -22,6 +22,8 @@ class Known:
     """The program's own results, if these are what `exact` is."""
     precision: Precision = "f32"
     """What products of f32 may be computed in."""
+    in_order: bool = False
+    """True if each sum may be a single thread's."""
 
     def complaint(self, results: Sequence[torch.Tensor]) -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
@@ -38,7 +40,7 @@ class Known:
         for result, exact, own in zip(results, self.exact, eager, strict=True):
             if own is not None and result.element_size() == own.element_size():
                 result = result.view(own.dtype)  # Tensor IR has no unsigned bytes
-            judged.append(compare(result, exact, own, *how))
+            judged.append(compare(result, exact, own, *how, in_order=self.in_order))
         return judged
 
 

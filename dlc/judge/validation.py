@@ -104,7 +104,8 @@ class Question:
         ordinary: Judge
         if stage_of(module) == "torch":
             exact, eager = evaluate(module, arguments, double=True), evaluate(module, arguments)
-            ordinary = Known(exact, eager, itself.longest, precision=precision_of(module))
+            precision = precision_of(module)
+            ordinary = Known(exact, eager, itself.longest, precision=precision, in_order=True)
             original = module.clone()
         else:
             ordinary, original = itself.known(arguments), None
@@ -117,7 +118,7 @@ class Question:
                 with suppress(Exception):  # the program may refuse such inputs, as indices
                     judge = itself.known(inputs)
                     if original is not None:
-                        expected = Expected(original, inputs)
+                        expected = Expected(original, inputs, itself.longest)
                         if (said := expected.complaint(judge.own)) is None:
                             judge = expected
                         else:

@@ -115,6 +115,38 @@ def test_dtypes_that_eager_refuses_together_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "program",
+    [
+        lambda b: b.topk(2),
+        lambda b: 1 - b,
+        lambda b: b - 1,
+        lambda b: torch.rsub(b, 1.5),
+        lambda b: torch.sub(b, b),
+    ],
+)
+def test_what_takes_no_booleans_is_refused(program: Callable[[torch.Tensor], Any]) -> None:
+    mask = COLUMN > 0
+    for call in (program, lambda x: dlc.compile(program, (x,), backend="host")):
+        with pytest.raises(RuntimeError, match="bool") as raised:
+            call(mask)
+    assert isinstance(raised.value, ImportFailure)
+    assert raised.value.place is not None
+    assert raised.value.place.file == __file__
+
+
+def test_a_large_tensor_is_not_made_to_try_its_numbers() -> None:
+    x = torch.ones((), dtype=torch.float16).expand(1 << 20, 1 << 24)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        dlc.compile(lambda x: functional.pad(x, (1, 0), value=1e5), (x,), backend="host")
+
+
+def test_trying_draws_no_random_numbers() -> None:
+    state = torch.get_rng_state()
+    dlc.compile(lambda b: torch.rand_like(b, dtype=torch.float32), (COLUMN > 0,), backend="host")
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
     ("program", "args"),
     [
         (lambda x, y: torch.cat([x, y.T[:2]]), (TWO, COLUMN)),

@@ -28,6 +28,8 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...] | None]] = {
     "scatter": (lambda x, i: x.scatter(0, i[None], 1.0), (0, 4)),
     "scatter_add": (lambda x, i: x.scatter_add(1, i[None], x), (0, 5)),
     "index_reduce": (lambda x, i: x.index_reduce(0, i, x[:2], "amax"), (0, 4)),
+    "index_add": (lambda x, i: x.index_add(0, i, x[:2], alpha=2), (0, 4)),
+    "index_copy": (lambda x, i: x.index_copy(-1, i, x[:, :2]), (0, 5)),
     "put": (lambda x, i: x.put(i, x[0, :2]), (-30, 29)),
     "one_hot": (lambda x, i: x.sum() + F.one_hot(i, 7), (0, 6)),
     "classes": (lambda x, i: F.cross_entropy(x[:2], i), (0, 5, -100)),

@@ -84,6 +84,18 @@ def test_right_programs(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no pass changes the result: the last of " in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.nn.functional.mse_loss(torch.randn(300, 200), torch.randn(300, 200))",
+        "(torch.nn.ConvTranspose2d(8, 8, 3, stride=2)(torch.randn(2, 8, 31, 29)) * 0.5).mean()",
+    ],
+)
+def test_long_sums_of_one_result(text: str, here: Path) -> None:
+    """One thread adds 60,000 terms; eager is off by a tenth of an ulp, by luck."""
+    assert dlc_cli.main(["compile", "-c", text, "--validate", "--seed=0", "--ir", "tensor"]) == 0
+
+
 def test_modules_without_kernels(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Views alone, and states of Torch IR."""
     view = "torch.randn(3, 4).view(4, 3)"

@@ -130,8 +130,24 @@ def index_add(
     value: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:
     """`aten.index_add` at a list of places, which an index without dimensions is one of."""
-    apart = decomposition_table[aten.index_add.default]
-    return apart(value, dim, index.reshape(-1), source, alpha=alpha)
+    source = source if alpha == 1 else source * alpha
+    return _put_lines(value, dim, index, source, accumulate=True)
+
+
+def index_copy(value: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`aten.index_copy` likewise."""
+    return _put_lines(value, dim, index, source, accumulate=False)
+
+
+def _put_lines(
+    value: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool
+) -> Tensor:
+    """Those of `source` at places along `dim`, none of which counts from the end."""
+    if value.dim() == 0:
+        return _put_lines(value[None], 0, index, source, accumulate=accumulate)[0]
+    places = index if index.dim() else index[None]
+    indices = [None] * (dim % value.dim()) + [places]
+    return aten._unsafe_index_put(value, indices, source, accumulate=accumulate)
 
 
 def flash_attention(
@@ -180,6 +196,7 @@ COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten._pdist_forward.default: pdist,
     aten.index_add.default: index_add,
+    aten.index_copy.default: index_copy,
     aten._int_mm.default: int_mm,
     aten._scaled_mm.default: scaled_mm,
     aten.angle.default: angle,

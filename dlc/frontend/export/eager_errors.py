@@ -70,9 +70,8 @@ def as_raised(error: Exception, message: str, place: Place | None) -> ImportFail
 
 BESIDE_ALL = frozenset((torch.bool, torch.int64))
 """Dtypes of masks and indices, which operations take beside others."""
-OF_TYPES = re.compile(
-    r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long|a long tensor)"
-)
+OF_TYPES = r"(?i)\bd?types?\b|promot|expected (Double|Float|Half|BFloat16|Long|a long tensor)"
+BOOLEAN = r"(?i)\bbool"
 SMALL = 4096
 """Elements of a tensor that an operation may write to where its dtypes are tried."""
 FEW = 2
@@ -134,11 +133,8 @@ def _check_numbers(node: Node, name: str, place: Place | None) -> None:
     numbers = {a.name for a in schema.arguments if re.search("number|float", str(a.type))}
     if not numbers & odd:
         return
-    try:
-        _try_zeros(node)
-    except RuntimeError as error:
-        if "without overflow" in str(error):
-            raise TooLarge(f"{name}: {error}", place) from None
+    if said := _said_of_zeros(node, "without overflow"):
+        raise TooLarge(f"{name}: {said}", place)
 
 
 def _holds(dtype: torch.dtype, number: float) -> bool:
@@ -151,23 +147,45 @@ def _holds(dtype: torch.dtype, number: float) -> bool:
 
 
 def _check_types(node: Node, name: str, tensors: list[Any], place: Place | None) -> None:
-    """Raises what an operation that is not elementwise does where dtypes do not go together."""
-    dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)} - BESIDE_ALL
-    if (len(dtypes) < 2 and not _has_odd_index(node)) or torch.Tag.pointwise in node.target.tags:  # pyright: ignore
+    """
+    Raises what an operation does that takes no booleans, or that is not elementwise where dtypes do
+    not go together.
+    """
+    dtypes = {t.dtype for t in tensors if isinstance(t, torch.Tensor)}
+    if dtypes == {torch.bool}:
+        pattern = BOOLEAN
+    elif torch.Tag.pointwise in node.target.tags:  # pyright: ignore
         return
-    try:
-        _try_zeros(node)
-    except (RuntimeError, IndexError) as error:  # the latter of an index of nothing
-        if OF_TYPES.search(str(error)):
-            raise MixedTypes(f"{name}: {error}", place) from None
+    elif len(dtypes - BESIDE_ALL) > 1 or _has_odd_index(node):
+        pattern = OF_TYPES
+    else:
+        return
+    if said := _said_of_zeros(node, pattern):
+        raise MixedTypes(f"{name}: {said}", place)
 
 
-def _try_zeros(node: Node) -> None:
-    """Runs an operation on a few zeros, and on as many as it takes where those do not do."""
+def _said_of_zeros(node: Node, pattern: str) -> str | None:
+    """
+    What an operation raises for zeros, if that has the pattern: for a few, or for as many as it
+    takes where something else is wrong with few.
+    """
     try:
         _try(node, _few, FEW)
-    except Exception:  # of these sizes alone, perhaps
+    except Exception as error:
+        if _raises(error, pattern):
+            return str(error)
+    else:
+        return None
+    try:
         _try(node, _zeros)
+    except (RuntimeError, IndexError) as error:  # the latter of an index of nothing
+        return str(error) if _raises(error, pattern) else None
+    return None
+
+
+def _raises(error: Exception, pattern: str) -> bool:
+    """True for an error that says so, but for what a CPU alone does not do."""
+    return not isinstance(error, NotImplementedError) and bool(re.search(pattern, str(error)))
 
 
 def _try(node: Node, stand_in: Callable[[Node], Any], limit: int | None = None) -> None:
@@ -176,13 +194,14 @@ def _try(node: Node, stand_in: Callable[[Node], Any], limit: int | None = None) 
     arguments are at most the limit.
     """
     target: Any = node.target
+    draws = torch.Tag.nondeterministic_seeded in target.tags
     given = tree_map_only(Node, stand_in, bind_arguments(node))
     given.pop("device", None)
     if limit is not None:
         for name in re.findall(r"SymInt\[\d*\]\?? (\w+)", str(target._schema)):
             if name in given and given[name] is not None:
                 given[name] = [min(_number(size), limit) for size in given[name]]
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=(), enabled=draws):
         target(**given)
 
 

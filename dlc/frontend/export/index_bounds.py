@@ -57,7 +57,7 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, tuple[Size, Size]]]:
         ):  # fmt: skip
             yield from _along(op, "index", "self", op.argument("dim"))
         case "one_hot":
-            yield op.operands[0], (Size.of(0), Size.of(shape_of(op.results[0])[-1]) - 1)
+            yield op.operands[0], _from_front(Size.of(shape_of(op.results[0])[-1]))
         case "take" | "put":
             count = reduce(Size.__mul__, _extents(op.operands[0]), Size.of(1))
             yield from ((v, _of(count)) for v in [op.operand("index")] if v is not None)
@@ -65,8 +65,10 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, tuple[Size, Size]]]:
             given, extents = op.operand_list("indices"), _extents(op.operands[0])
             # A mask takes several dimensions.
             if not any(v is not None and element_of(v) in (i1, _BYTE) for v in given):
-                found = ((v, n) for v, n in zip(given, extents, strict=False) if v is not None)
-                yield from ((value, _of(n)) for value, n in found)
+                found = [(v, n) for v, n in zip(given, extents, strict=False) if v is not None]
+                unsafe = op.overload.data.startswith("_unsafe")  # counts from the front
+                bounds = _from_front if unsafe else _of
+                yield from ((value, bounds(n)) for value, n in found)
 
 
 def _extents(value: SSAValue) -> tuple[Size, ...]:
@@ -79,6 +81,10 @@ def _of(count: Size) -> tuple[Size, Size]:
     return count * -1, count - 1
 
 
+def _from_front(count: Size) -> tuple[Size, Size]:
+    return Size.of(0), count - 1
+
+
 def _along(
     op: AtenOp, index: str, source: str, dim: object
 ) -> Iterator[tuple[SSAValue, tuple[Size, Size]]]:
@@ -86,7 +92,7 @@ def _along(
     value, indexed = op.operand(index), op.operand(source)
     if value is not None and indexed is not None and isinstance(dim, int):
         extents = _extents(indexed) or (Size.of(1),)
-        yield value, (Size.of(0), extents[dim] - 1)
+        yield value, _from_front(extents[dim])
 
 
 def _origin(value: SSAValue) -> tuple[BlockArgument | None, *tuple[int, ...]]:
