@@ -72,13 +72,10 @@ class Clock:
         """All that lanes know: a row of times per lane."""
         return self.known.reshape(-1, self.columns)[self._row[lanes]]
 
-    def threads_of(self, blocks: Lanes, lanes: Lanes) -> Times:
-        """What lanes know of the threads of a block each: a row of times per lane."""
-        rows = self.rows_of(lanes)
-        if self.heard == 1:
-            return rows[:, : self.rows]
-        columns = self.first(blocks)[:, None] + np.arange(self.rows)
-        return np.take_along_axis(rows, columns, axis=1)
+    def threads_of(self, blocks: Lanes, lanes: Lanes, rows: NDArray[np.int64]) -> Times:
+        """What lanes know of these rows of a block each: a row of times per lane."""
+        columns = self.first(blocks)[:, None] + rows
+        return self.known.reshape(-1, self.columns)[self._row[lanes][:, None], columns]
 
     def publish(self, lanes: Lanes) -> Times:
         """The clocks of lanes, all that they have done included; what they do next is later."""

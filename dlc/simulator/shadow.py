@@ -35,18 +35,24 @@ class Readers:
     def __init__(self, size: int, machine: Machine, shared: bool) -> None:
         self.machine = machine
         self.shared = shared
+        self._size = size
         self._of_block = max(size // machine.blocks, 1)
-        cells = size * machine.clock.rows
+        # All elements of a row of the clock, then of the next one: most rows read nothing.
+        cells = machine.clock.rows * size
         self.time = np.zeros(cells, np.int32)
         self.newest = np.zeros(cells, np.int64)
         self.other = np.zeros(cells, np.int64)
+        self._reads = np.zeros(machine.clock.rows, np.bool_)
+        """True for the rows that have read."""
         self.first = np.zeros(size, np.int64)
         self.foreign = np.zeros(size, np.int64)
 
     def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
         """Each lane reads its element."""
         clock = self.machine.clock
-        cells, now = elements * clock.rows + clock.row_of[lanes], clock.now(lanes)
+        rows = clock.row_of[lanes]
+        self._reads[rows] = True
+        cells, now = rows * self._size + elements, clock.now(lanes)
         stale = self.time[cells] < now
         if stale.any():
             renewed = cells[stale]
@@ -65,10 +71,12 @@ class Readers:
         self.foreign[elements[foreign]] = packed[foreign]
 
     def newest_of(self, elements: Elements) -> Packed:
-        """The newest of each row, and another one at its time."""
-        rows = self.machine.clock.rows
-        cells = (elements[:, None] * rows + np.arange(rows)).reshape(-1)
+        """The newest of each row that has read, and another one at its time."""
+        cells = (elements[:, None] + self._rows() * self._size).reshape(-1)
         return np.concatenate([self.newest[cells], self.other[cells]])
+
+    def _rows(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self._reads)
 
     def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
         """A position whose lane may not write its element yet, and a read that forbids it."""
@@ -79,10 +87,10 @@ class Readers:
             bad &= ~self.machine.order.ended_before(theirs, mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
-        clock, rows = self.machine.clock, self.machine.clock.rows
-        cells = elements[:, None] * rows + np.arange(rows)
+        rows = self._rows()
+        cells = elements[:, None] + rows * self._size
         owners = elements // self._of_block if self.shared else self.machine.block_of[lanes]
-        recent = self.time[cells] > clock.threads_of(owners, lanes)
+        recent = self.time[cells] > self.machine.clock.threads_of(owners, lanes, rows)
         if not recent.any():
             return None
         myself = self.machine.actor_of[lanes][:, None]
@@ -91,7 +99,7 @@ class Readers:
             bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != myself)
             bad &= ~self.machine.order.ended_before(theirs, mine[:, None])
             if bad.any():
-                at = divmod(first_of(bad.reshape(-1)), rows)
+                at = divmod(first_of(bad.reshape(-1)), len(rows))
                 return at[0], int(readers[at])
         return None
 

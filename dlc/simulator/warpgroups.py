@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ class Descriptor:
         start, leading, stride = (field * UNIT for field in fields)
         return Descriptor(start, leading, stride, word >> 49 & 7, MODES[word >> 62])
 
+    @lru_cache(maxsize=256)
     def addresses(
         self, rows: int, depth: int, bytes: int, *, along_rows: bool
     ) -> NDArray[np.int64]:
@@ -129,10 +130,12 @@ def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
             else:
                 places[held.memory] = held.places[here]
                 a = held.matrix(here, lanes)
-            new = sums.data[places[sums], lanes[here][:, None]].copy()
+            matrix = np.zeros((shape.m, shape.n), sums.element)
+            lie = rows[inside], columns[inside]
+            matrix[lie] = sums.data[places[sums], lanes[here][:, None]]
             for k in range(shape.k):
-                new += a[rows[inside], k] * b[columns[inside], k]
-            program.products.request(op, lanes[here], operands, places, new)
+                matrix += np.outer(a[:, k], b[:, k])
+            program.products.request(op, lanes[here], operands, places, matrix[lie])
 
     return step
 
