@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Protocol
 
 import torch
@@ -68,7 +69,10 @@ def _compiled(subject: Subject, mode: str | None) -> Call:
     def function(*tensors: torch.Tensor) -> Any:
         return subject.call(tensors)
 
-    compiled = torch.compile(function, mode=mode, dynamic=False)
+    # Dynamo writes into the globals of what it compiles. The program of a text has those of this
+    # module within reach: had they grown, torch.compile would compile again, and then give up.
+    own = FunctionType(function.__code__, dict(globals()), closure=function.__closure__)
+    compiled = torch.compile(own, mode=mode, dynamic=False)
     compiled(*subject.tensors)  # this is when it compiles
     state = torch.are_deterministic_algorithms_enabled()
 
