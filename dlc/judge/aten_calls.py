@@ -18,14 +18,18 @@ def call(
     dtype: torch.dtype,
     double: bool,
     on_weights: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    source: torch.dtype | None = None,
 ) -> list[torch.Tensor]:
     """
     The results of an ATen overload that PyTorch has, the first of type `dtype` to the program, for
-    arguments by name; dtypes are texts. `on_weights` makes the probabilities of attention what they
-    are to be. Raises what PyTorch does.
+    arguments by name; dtypes are texts. `source` is the type of `self` to the program. `on_weights`
+    makes the probabilities of attention what they are to be. Raises what PyTorch does.
     """
     name, _, variant = overload.partition(".")
     function = getattr(getattr(torch.ops.aten, name), variant)
+    if overload == "view.dtype":  # of the bits that the program has
+        bits = given["self"].to(source).contiguous().view(dtype)
+        return [widened(bits) if double else bits]
     if "dtype" in given:
         given["dtype"] = _dtype(given["dtype"], double)
     if isinstance(generator := given.get("generator"), torch.Tensor):

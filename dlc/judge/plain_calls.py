@@ -48,6 +48,7 @@ class PlainCalls:
         refuses a call.
         """
         tensors = dict(enumerate(arguments))
+        dtypes = {number: tensor.dtype for number, tensor in tensors.items()}
 
         def use(number: int) -> torch.Tensor:
             return widened(tensors[number]) if double else tensors[number]
@@ -60,7 +61,10 @@ class PlainCalls:
         with torch.no_grad(), without_onednn():
             for each, dropped in zip(self.calls, self._dropped, strict=True):
                 given = {name: resolved(value) for name, value in each.given.items()}
-                made = call(each.overload, given, getattr(torch, each.dtype), double)
+                own, dtype = each.given.get("self"), getattr(torch, each.dtype)
+                source = dtypes.get(own.number) if isinstance(own, Use) else None
+                made = call(each.overload, given, dtype, double, source=source)
+                dtypes[each.results[0]] = dtype
                 tensors.update(zip(each.results, made, strict=True))
                 for number in dropped:
                     del tensors[number]

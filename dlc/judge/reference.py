@@ -154,7 +154,9 @@ def _call(
     if within is not None:
         on_weights = lambda held: within(held, op.results[0])  # noqa: E731
     try:
-        return call(op.overload.data, given, result_dtype(op), double, on_weights)
+        own = op.operand("self")
+        source = None if own is None else dtype_of(own)
+        return call(op.overload.data, given, result_dtype(op), double, on_weights, source)
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
@@ -190,9 +192,12 @@ def resolved(given: Any, values: Mapping[SSAValue, torch.Tensor]) -> Any:
 
 def result_dtype(op: AtenOp) -> torch.dtype:
     """That of the first result."""
-    kind = op.results[0].type
-    assert isinstance(kind, TensorType)
-    return torch_dtype(kind.element_type)
+    return dtype_of(op.results[0])
+
+
+def dtype_of(value: SSAValue) -> torch.dtype:
+    assert isinstance(value.type, TensorType)
+    return torch_dtype(value.type.element_type)
 
 
 def default_epsilon(op: AtenOp) -> float:

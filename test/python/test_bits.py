@@ -10,6 +10,11 @@ import torch
 from test_operators import interpreted
 
 import dlc
+from dlc.cli import dlc_cli
+from dlc.frontend.export.fx import import_program
+from dlc.judge.plain_program import plain_calls
+from dlc.judge.reference import evaluate
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 KINDS = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
@@ -89,3 +94,34 @@ def test_digits_of_f64() -> None:
     assert alike(
         dlc.compile(torch.nextafter, sides, backend="host")(*sides), torch.nextafter(*sides)
     )
+
+
+def test_the_reference_has_the_bits_of_the_program() -> None:
+    """Not those of fp64, in which it computes."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.to(torch.float8_e5m2)
+        return x.view(torch.int32), y.view(torch.uint8), (x * 2).view(torch.int16).view(torch.half)
+
+    x = numbers(torch.float32)
+    module = import_program(program, (x,), whole=DECOMPOSITIONS).module
+    calls = plain_calls(module)
+    assert calls is not None
+    for found in (evaluate(module, [x], double=True), calls.evaluate([x], double=True)):
+        for ours, wanted in zip(found, program(x), strict=True):
+            wide = wanted.double() if wanted.is_floating_point() else wanted
+            torch.testing.assert_close(ours, wide, rtol=0, atol=0, equal_nan=True)
+    assert dlc_cli.main(["run", "-c", "torch.randn(4).view(torch.int32)", "--backend=host"]) == 0
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_floating_point])
+def test_shifts_by_more_than_there_are_bits(kind: torch.dtype) -> None:
+    def program(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x << n, x >> n, x >> 8, x << 7, 200 >> n
+
+    x = torch.tensor([-1, 100, 3, 127]).to(kind)[:, None]
+    n = torch.tensor([0, 1, 6, 7, 8, 9, 31, 63, 64, 127, -1, -8]).to(kind)
+    for ours, wanted in zip(
+        dlc.compile(program, (x, n), backend="host")(x, n), program(x, n), strict=True
+    ):
+        torch.testing.assert_close(ours, wanted, rtol=0, atol=0)

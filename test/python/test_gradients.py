@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import dlc
@@ -362,3 +363,18 @@ def test_transforms_are_refused(transform: Callable[..., Any], words: str) -> No
         transform(compiled)(x)
     mapped = dlc.compile(torch.vmap(program), (x,), backend="host")
     torch.testing.assert_close(mapped(x), (x * x).sum(1))
+
+
+def test_tangents_are_not_lost() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.sin()
+
+    x = torch.randn(2, 3)
+    compiled = dlc.compile(program, (x,), backend="host")
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(ImportFailure, match="a tangent of forward-mode"):
+            compiled(dual)
+        torch.testing.assert_close(compiled(x), x.sin())
+        found = torch.compile(program, backend="dlc")(dual)
+        torch.testing.assert_close(forward_ad.unpack_dual(found).tangent, x.cos())

@@ -17,11 +17,18 @@ from torch._C._functorch import (
 )
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.guard import WITH_MEMORY
 from dlc.frontend.source import ImportFailure
 
+DUAL = (
+    "an argument has a tangent of forward-mode differentiation, which a compiled program does not "
+    'carry on; use torch.compile(f, backend="dlc"), or compile what is differentiated: '
+    "dlc.compile(torch.fx.experimental.proxy_tensor.make_fx(g)(*args), args), in which "
+    "g calls torch.func.jvp"
+)
 TRACERS = (FakeTensor, FunctionalTensor)
 
 
@@ -34,13 +41,18 @@ def leaves_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Any]:
 def is_traced(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """
     True if a tracer calls, such as the export of a program that uses this one. ImportFailure for
-    one of torch.func, whose tensors have no memory that kernels could read.
+    one of torch.func, whose tensors have no memory that kernels could read, and for a tensor with a
+    tangent, as results would have none.
     """
     leaves = leaves_of(args, kwargs)
     if peek_interpreter_stack() is not None:
         for leaf in leaves:
             if isinstance(leaf, torch.Tensor) and is_functorch_wrapped_tensor(leaf):
                 raise _transformed(leaf)
+    if forward_ad._current_level >= 0:  # within a dual_level
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and forward_ad.unpack_dual(leaf).tangent is not None:
+                raise ImportFailure(DUAL)
     tracing = _get_dispatch_mode(_TorchDispatchModeKey.FAKE) is not None
     return tracing or any(isinstance(leaf, TRACERS) for leaf in leaves)
 

@@ -209,7 +209,8 @@ def value_of(text: str, pool: dict[str, torch.Tensor]) -> torch.Tensor | None:
         return None
     if not isinstance(value, torch.Tensor) or value.numel() > MOST or value.ndim > 5:
         return None
-    finite = value[value.isfinite()].double().abs()
+    wide = value.double()
+    finite = wide[wide.isfinite()].abs()
     if finite.numel() and finite.max() > (LARGEST if value.is_floating_point() else 1e9):
         return None
     return None if value.dtype == torch.float16 and _overflows(value, text, pool) else value

@@ -188,7 +188,28 @@ aten.tensor_split.indices({x}, [1], {d})[1]
 """
 """Overloads that are seldom what `torch.export` makes of the rest; `aten` is
 `torch.ops.aten`."""
+E4, E5 = "torch.float8_e4m3fn", "torch.float8_e5m2"
+EIGHTHS = f"""
+{{x}}.to({E4}).float() | {{x}}.to({E5}).float() | {{x}}.to({E4}) | {{x}}.to({E5}) | {{x}}.float()
+{{x}}.to({E4}).to({{y}}.dtype) | {{x}}.to({{y}}.dtype) | {{x}}.to({E5}).half() | {{x}}.bfloat16()
+{{x}}.to({E4}).to({E5}) | {{i}}.to({E4}).bfloat16() | {{b}}.to({E5}).float()
+({{x}} * 50).to({{y}}.dtype) | ({{x}} * {{s}}).to({E5}).float() | ({{x}} * {{x}}).to({E4}).float()
+({{x}}.to({E4}).float() + {{y}}.to({E5}).float()).to({{y}}.dtype) | {{x}}.to({E5}).isnan()
+{{x}}.to({E4})[..., ::2].float() | {{x}}.to({E5}).flip({{d}}).bfloat16()
+{{x}}.to({E5})[{{k}} % {{x}}.shape[0]].float() | {{x}}.to({E4}).view(torch.uint8)
+torch.cat([{{x}}.to({E4})] * 2, {{d}}).float() | {{m}}.to({E4}).float() @ {{m}}.to({E4}).float().t()
+({{x}} / {{x}}.abs().amax({{d}}, True).clamp(min=0.01) * 448).to({E4}).float()
+torch._scaled_mm({{m}}.to({E4}), {{m}}.to({E4}).t(), torch.ones(()), torch.ones(()),
+    out_dtype={{y}}.dtype)
+torch._scaled_mm({{m}}.to({E5}), {{m}}.to({E4}).t(), torch.ones(()) / 4, torch.ones(()))
+torch._scaled_mm({{m}}.to({E4}), {{m}}.to({E5}).t(),
+    {{m}}[:, :1].float(), {{m}}[:, :1].float().t(), out_dtype=torch.float32)
+torch._scaled_mm({{m}}.to({E4}), {{m}}.to({E4}).t(), torch.ones(()), torch.ones(()),
+    bias={{m}}[:, 0].half(), out_dtype=torch.half)
+""".replace("\n    ", " ")
+"""Floats of 8 bits, of which some are values of their own for other templates to use."""
 TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS, DIRECT)
+TABLES = (*TABLES, EIGHTHS)
 TEMPLATES = [
     [
         entry.strip().replace("aten.", "torch.ops.aten.")

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from dlc.dialects.layouts import element_of
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import both, truth
-from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float, width
+from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float, is_unsigned, width
 
 COMPARISONS = {
     "eq": "eq",
@@ -126,6 +126,12 @@ def left_shift(c: Lowering) -> Lowered:
     "__rshift__.Tensor", "__rshift__.Scalar",
 )  # fmt: skip
 def right_shift(c: Lowering) -> Lowered:
-    """By more than there are bits, or by less than none, leaves the sign alone."""
+    """By more than there are bits, or by less than none, leaves the sign alone, or 0 without."""
     most = width(c.element) - 1
-    return c.pointwise(lambda x, y: x >> ((y >= 0) & (y < most)).select(y, most), *both(c))
+
+    def function(x: Scalar, y: Scalar) -> Scalar:
+        inside = (y >= 0) & (y <= most)
+        shifted = x >> inside.select(y, most)
+        return inside.select(shifted, 0) if is_unsigned(c.element) else shifted
+
+    return c.pointwise(function, *both(c))
