@@ -82,7 +82,7 @@ def _are_of_a_hold(named: Sequence[SSAValue]) -> bool:
 
 def _verify_terms(last: YieldOpBase, lanes: Sequence[SSAValue]) -> None:
     for value in last.values:
-        if not isinstance(value.owner, arith.MulfOp):
+        if not isinstance(value.owner, arith.MulfOp | arith.MuliOp):
             maker = value.owner.name if isinstance(value.owner, Operation) else "an argument"
             raise VerifyException(
                 f"expected products, for warps to sum them by matrices, found '{maker}'"

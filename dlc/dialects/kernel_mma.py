@@ -68,7 +68,7 @@ class MmaOp(IRDLOperation):
 
     D = C + A · B. The products are exact; they are added to C in f32, along K in ascending order,
     and the sum is rounded once if it is f16. (The order and the rounding of a tensor core are not
-    known; this is one that it may have.)
+    known; this is one that it may have.) Of integers, sums wrap as i32.
     """
 
     name = "kernel.mma"

@@ -25,7 +25,6 @@ from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
-    Float32Type,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -96,7 +95,7 @@ class MatrixDescriptorOp(IndexedOp):
     """
     `%d = kernel.matrix_descriptor %s[expr, …] leading 16 stride 1024 swizzle 128 : memref`
 
-    Where and how a matrix of halves or f32 lies in shared memory, as 64 bits: the address of an
+    Where and how a matrix lies in shared memory, as 64 bits: the address of an
     element, two offsets in bytes and a swizzle (PTX ISA, "Matrix Descriptor Format"). Rows of the
     swizzle's width (of 16 bytes, if it is 0) follow each other, 8 of them; the next 8 begin
     `stride` bytes further on. Where rows lie along K, `leading` counts without a swizzle only: the
@@ -218,10 +217,11 @@ class WgmmaOpBase(IndexedOp, ABC):
     def _verify_sums(self) -> None:
         ref = memref_of(self.ref)
         shape, tiles = shape_of(ref), self.shape.sizes.n // ROW_GROUP
-        fits = is_local(self.ref) and isinstance(ref.element_type, Float32Type)
+        sums = self.shape.multiplied.sums[0]
+        fits = is_local(self.ref) and ref.element_type == sums
         if not fits or len(shape) < 2 or shape[-1] != SUMS or shape[-2] < tiles:
             raise VerifyException(
-                f"expected local memory of {tiles} x {SUMS} sums in f32 or more, found {ref}"
+                f"expected local memory of {tiles} x {SUMS} sums in {sums} or more, found {ref}"
             )
         *_, first, inner = self.sums_at
         if not inner.is_constant or inner.constant or within(first, shape[-2] - tiles + 1):
@@ -239,10 +239,10 @@ class WgmmaOp(WgmmaOpBase):
 
     Requests C + A · B: A and B are matrices in shared memory that descriptors tell, A (m, k) with
     rows along K, or along M if it is `m_major`; B (k, n) with columns along K, or rows along N if
-    it is `n_major`, which those of tf32 are not. C are the sums that a thread has in local memory
-    of `… x tiles x 4` elements, from the given one on, 4 for each 8 columns; the result is added to
-    it. The products are exact and added in f32, along K in ascending order (as far as known: see
-    `kernel.mma`).
+    it is `n_major`, which those of 8 and 32 bits are not. C are the sums that a thread has in local
+    memory of `… x tiles x 4` elements, from the given one on, 4 for each 8 columns; the result is
+    added to it. The products are exact and added in f32, along K in ascending order (as far as
+    known), those of integers in i32: see `kernel.mma`.
     """
 
     name = "kernel.wgmma"

@@ -22,8 +22,11 @@ from xdsl.dialects.builtin import (
     Float8E5M2Type,
     Float16Type,
     Float32Type,
+    IntegerType,
+    Signedness,
     StringAttr,
     VectorType,
+    i32,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.ir.affine import AffineExpr, AffineMap
@@ -32,7 +35,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.target import WARP, WARPGROUP
+from dlc.target import WARP, WARPGROUP, Feature, ProductKind
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ SHAPES: dict[tuple[str, str], Shape] = {
     ("m16n8k8", "tf32"): _TF32,
     ("m16n8k32", "e4m3"): _BYTES,
     ("m16n8k32", "e5m2"): _BYTES,
+    ("m16n8k32", "s8"): _BYTES,
+    ("m16n8k32", "u8"): _BYTES,
 }
 """By the name of the shape and the type of the factors: those of a warp."""
 
@@ -170,22 +175,38 @@ OF_FLOATS = list(dict.fromkeys(name for name, factors in ALL_SHAPES if factors =
 """Those whose factors are the leading 19 bits of f32, of a warp and of a warpgroup."""
 TF32_MASK = -(1 << 13)
 """The bits of f32 that are read of it, as an integer of 32 bits."""
-_FACTORS: dict[str, AnyFloat] = {
-    "e4m3": Float8E4M3FNType(),
-    "e5m2": Float8E5M2Type(),
-    "f16": Float16Type(),
-    "bf16": BFloat16Type(),
-    TF32: Float32Type(),
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What is multiplied, and summed."""
+
+    element: AnyFloat | IntegerType
+    """The type of elements that are multiplied."""
+    kind: ProductKind
+    feature: Feature
+    """What a chip must have to multiply them by warps."""
+    sums: tuple[AnyFloat | IntegerType, ...] = (Float32Type(),)
+    """The types that sums can have; of a warpgroup the first."""
+
+
+_FACTORS: dict[str, Factors] = {
+    "e4m3": Factors(Float8E4M3FNType(), "float8", "float8"),
+    "e5m2": Factors(Float8E5M2Type(), "float8", "float8"),
+    "f16": Factors(Float16Type(), "half", "mma", (Float32Type(), Float16Type())),
+    "bf16": Factors(BFloat16Type(), "half", "mma"),
+    "s8": Factors(IntegerType(8), "int8", "int8", (i32,)),
+    "u8": Factors(IntegerType(8, Signedness.UNSIGNED), "int8", "int8", (i32,)),
+    TF32: Factors(Float32Type(), "tf32", "tf32"),
 }
-FACTORS = tuple(_FACTORS.values())
+FACTORS = tuple(row.element for row in _FACTORS.values())
 """The types of elements that are multiplied."""
-_SUMS: dict[str, tuple[Attribute, ...]] = {
-    "f16": (Float32Type(), Float16Type()),
-    "bf16": (Float32Type(),),
-    "tf32": (Float32Type(),),
-    "e4m3": (Float32Type(),),
-    "e5m2": (Float32Type(),),
-}
+_FEATURES: dict[str, Feature] = {str(row.element): row.feature for row in _FACTORS.values()}
+
+
+def feature_of(type: str) -> Feature:
+    """What a chip must have for its warps to multiply elements of a type."""
+    return _FEATURES[type]
 
 
 @lru_cache
@@ -206,9 +227,10 @@ class MmaAttr(ParametrizedAttribute):
     `#kernel.mma<m16n8k16, bf16>`: a product of matrices that a warp computes at once.
 
     The factors are f16, bf16, e4m3 (without infinity) or e5m2, of 8 bits, or tf32, which is f32
-    whose last 13 bits are not read; the sums are f32, of factors in f16 also f16.
-    `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128 threads, whose factors lie in
-    shared memory (`kernel.wgmma`); the sums are f32.
+    whose last 13 bits are not read; the sums are f32, of factors in f16 also f16. Factors are also
+    s8 or u8, integers of 8 bits, whose sums are i32. `#kernel.mma<m64n128k16, bf16>` is one of a
+    warpgroup, of 128 threads, whose factors lie in shared memory (`kernel.wgmma`); the sums are f32
+    or, of integers, i32.
     """
 
     name = "kernel.mma"
@@ -225,8 +247,8 @@ class MmaAttr(ParametrizedAttribute):
         if (self.shape.data, self.factors.data) not in ALL_SHAPES:
             known = ", ".join(f"<{shape}, {factors}>" for shape, factors in SHAPES)
             columns = ", ".join(map(str, _COLUMNS))
-            known += f", or <m64nNk16, f16 or bf16>, <m64nNk8, {TF32}> or <m64nNk32, e4m3 or e5m2>"
-            known += f" for an N of {columns}"
+            known += f", or <m64nNk16, f16 or bf16>, <m64nNk8, {TF32}> or <m64nNk32, "
+            known += f"e4m3, e5m2, s8 or u8> for an N of {columns}"
             raise VerifyException(
                 f"expected one of {known}, found <{self.shape.data}, {self.factors.data}>"
             )
@@ -250,9 +272,19 @@ class MmaAttr(ParametrizedAttribute):
         return MmaAttr(shape, self.factors)
 
     @property
-    def element(self) -> AnyFloat:
-        """The type of the factors' elements."""
+    def multiplied(self) -> Factors:
+        """What is multiplied, and summed."""
         return _FACTORS[self.factors.data]
+
+    @property
+    def element(self) -> AnyFloat | IntegerType:
+        """The type of the factors' elements."""
+        return self.multiplied.element
+
+    @property
+    def feature(self) -> Feature:
+        """What a chip must have."""
+        return "wgmma" if self.is_of_warpgroup else self.multiplied.feature
 
     @property
     def reads_across(self) -> bool:
@@ -268,7 +300,7 @@ class MmaAttr(ParametrizedAttribute):
     @property
     def sums(self) -> tuple[VectorType, ...]:
         """The types that a lane's part of C can have."""
-        width, sums = self.sizes.c.width, _SUMS[self.factors.data]
+        width, sums = self.sizes.c.width, self.multiplied.sums
         return tuple(VectorType(e, [width]) for e in (sums[:1] if self.is_of_warpgroup else sums))
 
     @classmethod

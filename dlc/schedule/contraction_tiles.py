@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
 from dlc.analysis.loop.loops import share_folded
-from dlc.analysis.loop.mma_products import lies_in_runs, mma_products
+from dlc.analysis.loop.mma_products import INT8, lies_in_runs, mma_products
 from dlc.analysis.loop.product_matrices import matrices_in_memory, stored_bytes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -400,7 +400,7 @@ def _tensor_product(
         (products.columns, found.columns, found.rows, column, beside[1]),
     )
     works = [_own_work(reduce, along, axes, others) for _, axes, others, *_ in sides]
-    if products.type != "f32":
+    if products.type not in ("f32", *INT8):  # these are widened at no cost
         works = [work - len(fs) for work, (fs, *_) in zip(works, sides, strict=True)]
     runs = [all(lies_in_runs(f, reduce, tiled) for f in fs) for fs, _, _, *tiled in sides]
     (row_work, column_work), (row_runs, column_runs) = works, runs

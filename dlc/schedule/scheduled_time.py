@@ -157,7 +157,7 @@ class _Block:
         waits += last * target.clock / target.sm_bandwidth
         least = counts.overlapped * target.latency_clocks
         path = path_clocks(counts.fmas, slots - counts.fmas, target)
-        unhidden = target.apart_mma if counts.tensor_flops or counts.float8_flops else target.apart
+        unhidden = target.apart_mma if counts.products.keys() - {"tf32"} else target.apart
         shared = (warps * counts.wavefronts,)
         return _Block(warps, own, shared, path, waits, least, unhidden, target)
 
@@ -198,15 +198,9 @@ def _uneven_clocks(blocks: Sequence[_Block], held: int, target: Target) -> float
 
 def _tensor_clocks(counts: Counts, target: Target) -> float:
     """Clocks of the tensor cores of an SM for what a warp multiplies."""
-    clocks = counts.tensor_flops / 2 / target.mma_lanes
-    of_groups = counts.group_flops / 2 / target.tensor_lanes
-    if counts.tf32_flops or counts.group_tf32_flops:
-        clocks += counts.tf32_flops / 2 / target.mma_tf32_lanes
-        of_groups += counts.group_tf32_flops / 2 / target.tf32_lanes
-    if counts.float8_flops or counts.group_float8_flops:
-        clocks += counts.float8_flops / 2 / target.mma_float8_lanes
-        of_groups += counts.group_float8_flops / 2 / target.float8_lanes
-    return clocks + of_groups / target.filled_share
+    by_warps = (n / target.mma_rate(kind) for kind, n in counts.products.items())
+    by_groups = (n / target.group_rate(kind) for kind, n in counts.group_products.items())
+    return sum(by_warps) + sum(by_groups) / target.filled_share
 
 
 def _l2_seconds(counts: Counts, target: Target) -> float:

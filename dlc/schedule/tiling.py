@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
-from dlc.analysis.loop.mma_products import FLOAT8
+from dlc.dialects.mma_layouts import feature_of
 from dlc.schedule import grain
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
@@ -237,13 +237,9 @@ def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
     """Tiles for tensor cores, if these can compute the sums and may."""
     if problem.tensor is None:
         return
-    if problem.tensor.type in FLOAT8:
-        possible = target.has("float8")
-    elif problem.tensor.type != "f32":
-        possible = target.has("mma")
-    else:
-        possible = target.precision != "f32" and target.has("tf32")
-    if not possible:
+    if problem.tensor.type == "f32" and target.precision == "f32":
+        return
+    if not target.has(feature_of(problem.tensor.type)):
         return
     made = warp_candidate_of(problem.tensor.type, target.precision)
     for warp, warps, chunk in product(WARP_TILES, WARPS, made.chunk_sizes):

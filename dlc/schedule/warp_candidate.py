@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
-from dlc.analysis.loop.mma_products import FLOAT8
+from dlc.analysis.loop.mma_products import FLOAT8, INT8
 from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.candidate import WAVEFRONTS, Candidate
 from dlc.schedule.problem import TensorProduct
 from dlc.schedule.units import path_clocks
-from dlc.target import BANK_BYTES, BANKS, WARP
+from dlc.target import BANK_BYTES, BANKS, WARP, ProductKind
 
 ROWS, COLUMNS = 16, 8
 """Of the sums of a product that a warp computes at once."""
@@ -41,6 +41,7 @@ class WarpCandidate(Candidate):
     """One way to tile a problem for tensor cores: `thread` is what a warp has, `threads` warps."""
 
     depths: ClassVar[tuple[int, ...]] = (4, 3, 2)
+    kind: ClassVar[ProductKind] = "half"
     vector: ClassVar[int] = 16
     """Points of K of a product that a warp computes at once."""
     element_loads: ClassVar[tuple[int, int]] = 12, 8
@@ -142,7 +143,7 @@ class WarpCandidate(Candidate):
     @cached
     def tensor_clocks(self) -> float:
         """Clocks of an SM's tensor cores for a chunk."""
-        return self._products / self.target.mma_lanes
+        return self._products / self.target.mma_rate(self.kind)
 
     @property
     def _products(self) -> int:
@@ -212,14 +213,11 @@ class WarpCandidate(Candidate):
 class Tf32Candidate(WarpCandidate):
     """One for factors of f32, of which tensor cores multiply the leading bits."""
 
+    kind: ClassVar[ProductKind] = "tf32"
     vector: ClassVar[int] = 8
     element_loads: ClassVar[tuple[int, int]] = 4, 4
     precision: ClassVar[str] = "tf32"
     chunk_sizes: ClassVar[tuple[int, ...]] = (32, 16)
-
-    @cached
-    def tensor_clocks(self) -> float:
-        return self._products / self.target.mma_tf32_lanes
 
     @property
     def unhidden(self) -> float:
@@ -228,15 +226,23 @@ class Tf32Candidate(WarpCandidate):
 
 
 @dataclass(frozen=True)
-class Float8Candidate(WarpCandidate):
+class Int8Candidate(WarpCandidate):
+    """One for factors of integers of 8 bits."""
+
+    kind: ClassVar[ProductKind] = "int8"
+    vector: ClassVar[int] = 32
+    element_loads: ClassVar[tuple[int, int]] = 28, 16
+    chunk_sizes: ClassVar[tuple[int, ...]] = (128, 64)
+
+
+@dataclass(frozen=True)
+class Float8Candidate(Int8Candidate):
     """
     One for factors of floats of 8 bits. Tensor cores may keep as few as 14 bits of their sums
     (Zhang et al., "SageAttention2", 2024): each chunk has sums of its own, which threads add.
     """
 
-    vector: ClassVar[int] = 32
-    element_loads: ClassVar[tuple[int, int]] = 28, 16
-    chunk_sizes: ClassVar[tuple[int, ...]] = (128, 64)
+    kind: ClassVar[ProductKind] = "float8"
     most: ClassVar[int] = 64
     apart: ClassVar[bool] = True
 
@@ -247,10 +253,6 @@ class Float8Candidate(WarpCandidate):
     @cached
     def beside(self) -> float:
         return super().beside + self.sums
-
-    @cached
-    def tensor_clocks(self) -> float:
-        return self._products / self.target.mma_float8_lanes
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,8 @@ class SplitCandidate(Tf32Candidate):
 
 def warp_candidate_of(type: str, precision: str = "tf32") -> type[WarpCandidate]:
     """How factors of a type are tiled for tensor cores, those of f32 in a precision."""
+    if type in INT8:
+        return Int8Candidate
     if type in FLOAT8:
         return Float8Candidate
     if type != "f32":

@@ -100,7 +100,7 @@ class WarpCascade(CascadeCandidate):
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
         warps = prod(self.threads)
         own = (
-            warps * products / t.mma_lanes,
+            warps * products / t.mma_rate("half"),
             warps * (mma + loads + beside) * t.warp / t.issue_lanes,
             warps * rows * self.chunk * SPECIAL / t.special_lanes,
         )

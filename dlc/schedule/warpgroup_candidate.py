@@ -12,7 +12,7 @@ from math import ceil, inf, prod
 from typing import ClassVar
 
 from dlc.analysis.kernel.occupancy import occupancy
-from dlc.analysis.loop.mma_products import FLOAT8, HALVES
+from dlc.analysis.loop.mma_products import FLOAT8, HALVES, INT8
 from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.mma_layouts import WARP_SUMS, WARPGROUP_SHAPES
 from dlc.dialects.register_counts import BESIDE_SUMS, KEPT
@@ -29,6 +29,7 @@ from dlc.target import (
     MAX_THREADS,
     WARP,
     WARPGROUP,
+    ProductKind,
     Target,
 )
 
@@ -287,12 +288,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def tensor_clocks(self) -> float:
-        return self._products / self._lanes
-
-    @property
-    def _lanes(self) -> float:
-        """Multiply-adds of an SM in a clock."""
-        return self.target.tensor_lanes
+        return self._products / self.target.group_rate(self.kind)
 
     @cached
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -312,11 +308,19 @@ _SWIZZLE = "split-inner-for-swizzle{bytes=128}"
 
 
 @dataclass(frozen=True)
-class Float8WarpgroupCandidate(WarpgroupCandidate):
-    """One for factors of floats of 8 bits, of which each chunk is summed apart."""
+class Int8WarpgroupCandidate(WarpgroupCandidate):
+    """One for factors of integers of 8 bits."""
 
+    kind: ClassVar[ProductKind] = "int8"
     vector: ClassVar[int] = 32
     chunk_sizes: ClassVar[tuple[int, ...]] = (2 * PANEL,)
+
+
+@dataclass(frozen=True)
+class Float8WarpgroupCandidate(Int8WarpgroupCandidate):
+    """One for factors of floats of 8 bits, of which each chunk is summed apart."""
+
+    kind: ClassVar[ProductKind] = "float8"
     apart: ClassVar[bool] = True
 
     @property
@@ -324,15 +328,12 @@ class Float8WarpgroupCandidate(WarpgroupCandidate):
         """Sums are added when their products have been waited for."""
         return self.target.adding_share
 
-    @property
-    def _lanes(self) -> float:
-        return self.target.float8_lanes
-
 
 @dataclass(frozen=True)
 class Tf32WarpgroupCandidate(WarpgroupCandidate):
     """One for factors of f32, of which tensor cores multiply the leading bits."""
 
+    kind: ClassVar[ProductKind] = "tf32"
     vector: ClassVar[int] = 8
     precision: ClassVar[str] = "tf32"
     chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL // 2,)
@@ -340,10 +341,6 @@ class Tf32WarpgroupCandidate(WarpgroupCandidate):
     @property
     def multiplied_by(self) -> str:
         return f"wgmma of {self.precision}"
-
-    @property
-    def _lanes(self) -> float:
-        return self.target.tf32_lanes
 
 
 @dataclass(frozen=True)
@@ -364,6 +361,8 @@ class PartsWarpgroupCandidate(Tf32WarpgroupCandidate):
 
 def warpgroup_candidate_of(tensor: TensorProduct) -> type[WarpgroupCandidate]:
     """How factors of a product are tiled for warpgroups."""
+    if tensor.type in INT8:
+        return Int8WarpgroupCandidate
     if tensor.type in FLOAT8:
         return Float8WarpgroupCandidate
     if tensor.type != "f32":

@@ -173,7 +173,7 @@ class WarpgroupCascade(WarpCascade):
         groups, warps = prod(self.threads), self.thread_count / t.warp
         read = HALF * rows // ROWS * (self.chunk * (p.width + columns) + ROWS * p.width)
         own = (
-            groups * products / t.tensor_lanes,
+            groups * products / t.group_rate("half"),
             warps * beside * t.warp / t.issue_lanes,
             groups * rows * self.chunk * SPECIAL / t.special_lanes,
         )

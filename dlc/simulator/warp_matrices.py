@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntegerType
 
 from dlc.dialects import kernel
 from dlc.dialects.layouts import static_shape
-from dlc.dialects.mma_layouts import TF32_MASK, Fragment
+from dlc.dialects.mma_layouts import TF32_MASK, Fragment, MmaAttr
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
@@ -33,6 +34,11 @@ def places_of(fragment: Fragment) -> tuple[Array, Array]:
     return np.broadcast_to(row, shape), np.broadcast_to(column, shape)
 
 
+def wide_dtype(shape: MmaAttr) -> type[np.generic]:
+    """What elements are multiplied and summed in."""
+    return np.int32 if isinstance(shape.element, IntegerType) else np.float32
+
+
 def mma(program: Program, op: kernel.MmaOp) -> Step:
     machine, slot = program.machine, program.slot(op.result)
     shape, result = op.shape.sizes, dtype_of(op.result.type, op)
@@ -41,10 +47,11 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
     places = [places_of(fragment) for fragment in fragments]
     ends = np.cumsum([fragment.width for fragment in fragments])
     is_tf32 = op.shape.factors.data == "tf32"
+    wide = wide_dtype(op.shape)
 
     def step() -> Iterator[Wait]:
         given = [
-            np.broadcast_to(machine.values[s], (machine.lanes, f.width)).astype(np.float32)
+            np.broadcast_to(machine.values[s], (machine.lanes, f.width)).astype(wide)
             for s, f in zip(operands, fragments, strict=True)
         ]
         registers = np.concatenate(given, axis=1)
@@ -68,7 +75,7 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
 
 def _matrices(registers: Array, fragment: Fragment, places: tuple[Array, Array]) -> Array:
     """The matrix of each warp whose lanes hold these registers: (warp, row, column)."""
-    matrices = np.empty((len(registers), fragment.rows, fragment.columns), np.float32)
+    matrices = np.empty((len(registers), fragment.rows, fragment.columns), registers.dtype)
     matrices[:, places[0], places[1]] = registers
     return matrices
 

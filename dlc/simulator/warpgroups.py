@@ -27,7 +27,7 @@ from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
 from dlc.simulator.scalars import Value
-from dlc.simulator.warp_matrices import places_of, tf32
+from dlc.simulator.warp_matrices import places_of, tf32, wide_dtype
 
 MODES = (0, 128, 64, 32)
 """The bytes of a swizzle, by bits 62 and 63 of a descriptor."""
@@ -123,7 +123,8 @@ def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
             operands = _operands(program, op, bits[members], members, sizes)
             here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
             inside = lanes[here] - members[0]
-            *left, b = (_read(op, operand.values.astype(np.float32)) for operand in operands)
+            wide = wide_dtype(op.shape)
+            *left, b = (_read(op, operand.values.astype(wide)) for operand in operands)
             places = {sums: first[here][:, None] + np.arange(shape.c.width)}
             if held is None:
                 (a,) = left
@@ -163,7 +164,7 @@ class _Held:
         return matrix
 
 
-def _read(op: WgmmaOpBase, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+def _read(op: WgmmaOpBase, matrix: NDArray[Any]) -> NDArray[Any]:
     """What tensor cores read of the elements of a factor."""
     return tf32(matrix) if op.shape.factors.data == TF32 else matrix
 

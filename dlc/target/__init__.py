@@ -1,6 +1,6 @@
 """The facts about the chips that kernels are scheduled for: the only place that holds any."""
 
-from dlc.target.chip import FEATURES, START_CLOCKS, Feature, Target
+from dlc.target.chip import FEATURES, START_CLOCKS, Feature, ProductKind, Target
 from dlc.target.chip_table import (
     CPU_CORE,
     OLDEST_CAPABILITY,
@@ -84,6 +84,7 @@ __all__ = [
     "WIDEST_ACCESS",
     "Core",
     "Feature",
+    "ProductKind",
     "Target",
     "get_target",
     "precision_of",

@@ -27,6 +27,7 @@ Feature = Literal[
     "cp.async",
     "float8",
     "griddepcontrol",
+    "int8",
     "mma",
     "multicast",
     "setmaxnreg",
@@ -35,11 +36,14 @@ Feature = Literal[
     "tma",
     "wgmma",
 ]
+ProductKind = Literal["half", "tf32", "float8", "int8"]
+"""What tensor cores multiply: f16 or bf16, tf32, floats or integers of 8 bits."""
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cluster": (90, "thread block clusters"),
     "cp.async": (80, "cp.async"),
     "float8": (89, "mma.m16n8k32 of floats of 8 bits"),
     "griddepcontrol": (90, "griddepcontrol"),
+    "int8": (80, "mma.m16n8k32 of integers of 8 bits"),
     "mma": (80, "mma.m16n8k16"),
     "multicast": (90, "copies by its tensor memory accelerator to several blocks of a cluster"),
     "setmaxnreg": (90, "setmaxnreg"),
@@ -182,6 +186,9 @@ class Target:
     mma_float8: float = 2.0
     """How many times as fast as halves floats of 8 bits are multiplied by `mma`: 1 where ptxas
     makes it of F2FP and HMMA."""
+    int8: float = 4.0
+    """How many times as fast as halves integers of 8 bits are multiplied (whitepapers, dense TOPS:
+    A100 624, RTX 3090 284, RTX 4090 660, H100 1979, B200 4500, RTX 5090 838)."""
     precision: Precision = "f32"
     """What products of f32 may be computed in beside f32. Not of the chip: of who compiles for
     it."""
@@ -238,26 +245,24 @@ class Target:
         """What schedules are told apart by: the name, and the precision if it is not f32."""
         return self.name if self.precision == "f32" else f"{self.name} {self.precision}"
 
-    @property
-    def mma_lanes(self) -> float:
-        """Multiply-adds of f16 or bf16 that an SM does by `mma` in a clock."""
-        return self.tensor_lanes * self.mma_share
+    def mma_rate(self, kind: ProductKind) -> float:
+        """Multiply-adds that the tensor cores of an SM do in a clock by `mma`."""
+        if kind == "float8":
+            return self.tensor_lanes * self.mma_share * self.mma_float8
+        return self.group_rate(kind) * self.mma_share
 
-    @property
-    def mma_float8_lanes(self) -> float:
-        """Those of floats of 8 bits."""
-        return self.mma_lanes * self.mma_float8
-
-    @property
-    def float8_lanes(self) -> float:
-        """Multiply-adds of floats of 8 bits that tensor cores of an SM do in a clock by `wgmma`:
-        twice those of halves, as of all chips that have them (whitepapers)."""
-        return 2 * self.tensor_lanes
-
-    @property
-    def mma_tf32_lanes(self) -> float:
-        """Those of tf32."""
-        return self.tf32_lanes * self.mma_share
+    def group_rate(self, kind: ProductKind) -> float:
+        """The same by `wgmma`: of floats of 8 bits twice those of halves, as of all chips that have
+        them (whitepapers)."""
+        match kind:
+            case "half":
+                return self.tensor_lanes
+            case "tf32":
+                return self.tf32_lanes
+            case "float8":
+                return 2 * self.tensor_lanes
+            case "int8":
+                return self.int8 * self.tensor_lanes
 
     @property
     def tensor_flops(self) -> float:

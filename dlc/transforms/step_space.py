@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import Attribute
 
+from dlc.analysis.loop.mma_products import TYPES
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.registry import OptionError
@@ -39,8 +41,8 @@ class Situation:
 
     @property
     def narrow(self) -> list[str]:
-        """The types of inputs that are floats of one or two bytes."""
-        return [str(t) for t in self._floats if element_bytes(t) <= 2]
+        """The types of inputs that are floats of one or two bytes, or integers of 8 bits."""
+        return [str(t) for t in self._types if element_bytes(t) <= 2 and str(t) in TYPES]
 
     @property
     def multiplies_f32(self) -> bool:
@@ -50,8 +52,12 @@ class Situation:
 
     @property
     def _floats(self) -> list[AnyFloat]:
+        return [t for t in self._types if isinstance(t, AnyFloat)]
+
+    @property
+    def _types(self) -> list[Attribute]:
         types = dict.fromkeys(memref_of(ref).element_type for ref in self.kernel.input_refs)
-        return [t for t in types if isinstance(t, AnyFloat)]
+        return list(types)
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,14 @@ FIGURES = {
     "m16n8k32": (ptx_fragments.A_M16N8K32, ptx_fragments.B_M16N8K32, ptx_fragments.C_M16N8),
     "m16n8k8": (ptx_fragments.A_M16N8K8_TF32, ptx_fragments.B_M16N8K8_TF32, ptx_fragments.C_M16N8),
 }
+INTEGERS = {"s8": np.int8, "u8": np.uint8}
 FLOAT8: dict[str, AnyFloat] = {"e4m3": Float8E4M3FNType(), "e5m2": Float8E5M2Type()}
-PRODUCTS = [(*names, str(sums.element_type)) for names in SHAPES for sums in MmaAttr(*names).sums]
+PRODUCTS = [
+    (*names, str(sums.element_type))
+    for names in SHAPES
+    if names[1] not in INTEGERS
+    for sums in MmaAttr(*names).sums
+]
 
 
 def tabled(fragment: Fragment) -> dict[tuple[int, int], tuple[int, int]]:
@@ -143,6 +149,23 @@ def test_products(shape: str, factors: str, sums: str, unusual: bool) -> None:
     error = np.abs(found[finite] - exact[finite]).max() / np.abs(exact[finite]).max()
     assert error <= 4 * np.finfo(dtype).eps
     assert unusual == (not finite.all())
+
+
+@pytest.mark.parametrize("factors", INTEGERS)
+def test_products_of_integers(factors: str) -> None:
+    """Exact, the ends of their range among them; sums wrap."""
+    rng, dtype = np.random.default_rng(0), INTEGERS[factors]
+    info, all = np.iinfo(dtype), np.iinfo(np.int32)
+    a, b = (rng.integers(info.min, info.max + 1, n, dtype) for n in ((16, 32), (32, 8)))
+    a[3], b[:, 2], b[:, 3] = info.min, info.max, info.min
+    c = rng.integers(-1000, 1000, (16, 8), np.int32)
+    c[3, 3], c[3, 2], c[5, 3] = all.max, all.min, all.max
+    figures = FIGURES["m16n8k32"]
+    inputs = [in_lanes(m, figure) for m, figure in zip((a, b, c), figures, strict=True)]
+    text, types = product_text("m16n8k32", factors, "i32"), (factors, factors, "i32")
+    found = in_matrix(run_both(text, inputs, types, np.empty((32, 4), np.int32)), figures[2])
+    exact = a.astype(np.int32) @ b.astype(np.int32) + c
+    np.testing.assert_array_equal(found, exact)
 
 
 MATRICES = """

@@ -25,7 +25,8 @@ def has_nvcc() -> bool:
 # One use of every function (of every overload and instance that differs), in the table's order.
 WGMMA_ARGUMENTS = {
     "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]")
-    | dict.fromkeys(("tf32", "e4m3", "e5m2"), "false, false>(sums, l[0], l[1]"),
+    | dict.fromkeys(("tf32", "e4m3", "e5m2"), "false, false>(sums, l[0], l[1]")
+    | dict.fromkeys(("s8", "u8"), "false, false>(reinterpret_cast<int*>(sums), l[0], l[1]"),
     "wgmma_held": {
         "f16": "true>(sums, eight.lane, l[1]",
         "bf16": "true>(sums, brain8.lane, l[1]",
@@ -101,6 +102,8 @@ USES = {
     "mma_m16n8k8_f32_tf32": "f4 = mma_m16n8k8_f32_tf32(f4, f2, f4);",
     "mma_m16n8k32_f32_e4m3": "f4 = mma_m16n8k32_f32_e4m3({}, {}, f4);",
     "mma_m16n8k32_f32_e5m2": "f4 = mma_m16n8k32_f32_e5m2({}, {}, f4);",
+    "mma_m16n8k32_i32_s8": "i4 = mma_m16n8k32_i32_s8({}, {}, i4);",
+    "mma_m16n8k32_i32_u8": "i4 = mma_m16n8k32_i32_u8({}, {}, i4);",
     "ldmatrix_x1": "two = ldmatrix_x1<packed<__half, 2>>(s); *h = two.lane[0];",
     "ldmatrix_x1_trans": "two = ldmatrix_x1_trans<packed<__half, 2>>(s);",
     "ldmatrix_x2": "f2 = ldmatrix_x2<float2>(s);",
@@ -115,7 +118,7 @@ USES = {
     "stmatrix_x4_trans": "stmatrix_x4_trans(s, eight);",
     "matrix_descriptor": "l[0] = matrix_descriptor<16, 1024, 128>(s);"
     " l[1] = matrix_descriptor<16, 1024, 0>(s, t);",
-    "hold": "hold<128>(sums);",
+    "hold": "hold<128>(sums); hold<4>(i);",
     "hold_factor": "hold_factor<8>(brain8.lane);",
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
@@ -123,8 +126,9 @@ USES = {
     "wgmma_finish": "wgmma_finish();",
     "set_max_registers": "set_max_registers<168, 40>();",
     **{
-        f"{kind}_{name}_f32_{factors}": f"{kind}_{name}_f32_{factors}<{given[factors]});"
+        f"{kind}_{name}_{sums}_{factors}": f"{kind}_{name}_{sums}_{factors}<{given[factors]});"
         for name, factors in WARPGROUP_SHAPES
+        for sums in ["i32" if factors in ("s8", "u8") else "f32"]
         for kind, given in WGMMA_ARGUMENTS.items()
         if factors in given
     },

@@ -226,7 +226,7 @@ def loaded(meter: BankMeter) -> list[Measured]:
 
 
 REFUSED = {
-    "f32": ("f32", SMALL, "expected sums in f32 of products of two loaded elements"),
+    "f32": ("f32", SMALL, "expected sums in f32 or i32 of products of two loaded elements"),
     "extents": ("f16", SMALL.replace("16,16 mma", "8,16 mma"), "a multiple of 16 and of 8 points"),
     "runs": ("f16", SMALL.replace("vector=16", "vector=8"), "expected K in runs of 16"),
     "no runs": ("f16", SMALL.replace(" vector=16", ""), "it has no contraction along K in runs"),

@@ -11,7 +11,7 @@ import ptx_fragments
 import pytest
 from mutants import Mutation, mutations
 from ptx_fragments import table
-from test_mma import FLOAT8, bf16, bits
+from test_mma import FLOAT8, INTEGERS, bf16, bits
 from test_printer import aligned, kernel_of, nvcc_takes, on_host, parse
 from xdsl.utils.exceptions import VerifyException
 
@@ -78,8 +78,8 @@ def image(
 
 
 TEXT = """
-kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w}xf32>)
-    -> (%o: memref<128x{w}xf32>) grid 1 block 128 {{
+kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w}x{sums}>)
+    -> (%o: memref<128x{w}x{sums}>) grid 1 block 128 {{
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %rounds_a = arith.constant {rounds_a} : index
@@ -88,7 +88,7 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
   %t = kernel.thread_id
   %A = kernel.alloc_shared : memref<{a}x{e}, #kernel.shared>
   %B = kernel.alloc_shared : memref<{b}x{e}, #kernel.shared>
-  %acc = kernel.alloc_local : memref<{tiles}x4xf32, #kernel.local>
+  %acc = kernel.alloc_local : memref<{tiles}x4x{sums}, #kernel.local>
   scf.for %i = %c0 to %rounds_a step %c1 {{
     %v = kernel.load %x[%i * 128 + %t] : memref<{a}x{e}>
     kernel.store %v, %A[%i * 128 + %t] : memref<{a}x{e}, #kernel.shared>
@@ -98,8 +98,8 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
     kernel.store %v, %B[%i * 128 + %t] : memref<{b}x{e}, #kernel.shared>
   }}
   scf.for %i = %c0 to %tiles step %c1 {{
-    %v = kernel.load %z[%t, %i * 4] : memref<128x{w}xf32> -> vector<4xf32>
-    kernel.store %v, %acc[%i, 0] : memref<{tiles}x4xf32, #kernel.local>, vector<4xf32>
+    %v = kernel.load %z[%t, %i * 4] : memref<128x{w}x{sums}> -> vector<4x{sums}>
+    kernel.store %v, %acc[%i, 0] : memref<{tiles}x4x{sums}, #kernel.local>, vector<4x{sums}>
   }} {{unroll}}
   kernel.fence_proxy_async
   kernel.barrier
@@ -107,14 +107,14 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
     : memref<{a}x{e}, #kernel.shared>
   %q = kernel.matrix_descriptor %B[0] leading {lb} stride {sb} swizzle {mb}
     : memref<{b}x{e}, #kernel.shared>
-  kernel.wgmma_fence %acc : memref<{tiles}x4xf32, #kernel.local>
+  kernel.wgmma_fence %acc : memref<{tiles}x4x{sums}, #kernel.local>
   kernel.wgmma <{shape}, {factors}> %acc[0, 0], %p{m_major}, %q{n_major}
-    : memref<{tiles}x4xf32, #kernel.local>
+    : memref<{tiles}x4x{sums}, #kernel.local>
   kernel.wgmma_commit
-  kernel.wgmma_wait 0, %acc : memref<{tiles}x4xf32, #kernel.local>
+  kernel.wgmma_wait 0, %acc : memref<{tiles}x4x{sums}, #kernel.local>
   scf.for %i = %c0 to %tiles step %c1 {{
-    %v = kernel.load %acc[%i, 0] : memref<{tiles}x4xf32, #kernel.local> -> vector<4xf32>
-    kernel.store %v, %o[%t, %i * 4] : memref<128x{w}xf32>, vector<4xf32>
+    %v = kernel.load %acc[%i, 0] : memref<{tiles}x4x{sums}, #kernel.local> -> vector<4x{sums}>
+    kernel.store %v, %o[%t, %i * 4] : memref<128x{w}x{sums}>, vector<4x{sums}>
   }} {{unroll}}
 }}"""
 
@@ -134,7 +134,12 @@ class Product:
         self.type, self.factors, k = str(mma.element), e, mma.sizes.k
         bytes = mma.element.bitwidth // 8
         dtype = np.float16 if e == "f16" else np.float32
-        a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (64, n))
+        if e in INTEGERS:
+            dtype = INTEGERS[e]
+            info = np.iinfo(dtype)
+            a, b = (rng.integers(info.min, info.max + 1, (r, k), dtype) for r in (64, n))
+        else:
+            a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (64, n))
         read = a, b
         if e == "bf16":
             read = a, b = bf16(a), bf16(b)
@@ -143,6 +148,8 @@ class Product:
         elif e == TF32:
             read = tuple((m.view(np.int32) & TF32_MASK).view(np.float32) for m in (a, b))
         c = rng.standard_normal((64, n)).astype(np.float32)
+        if e in INTEGERS:
+            c = rng.integers(-1000, 1000, c.shape, np.int32)
         self.exact = c + read[0].astype(np.float64) @ read[1].T.astype(np.float64)
         self.at = sums_at(n)
         self.shape = (128, n // 2)
@@ -154,6 +161,7 @@ class Product:
         self.inputs = (x, y, c_lanes)
         self.text = TEXT.format(
             a=x.size, b=y.size, w=n // 2, e=self.type, factors=e, tiles=n // 8,
+            sums=mma.multiplied.sums[0],
             shape=f"m64n{n}k{k}",
             rounds_a=x.size // 128, rounds_b=y.size // 128,
             la=la, sa=sa, ma=swizzles[0], lb=lb, sb=sb, mb=swizzles[1],
@@ -173,9 +181,8 @@ class Product:
         arrays = [aligned(x.shape, bits(x, self.factors).dtype.type) for x in self.inputs[:2]]
         for array, x in zip(arrays, self.inputs, strict=False):
             array[...] = bits(x, self.factors)
-        sums = aligned(self.shape)
+        sums, result = (aligned(self.shape, self.inputs[2].dtype.type) for _ in range(2))
         sums[...] = self.inputs[2]
-        result = aligned(self.shape)
         on_host(kernel_of(parse(text)), [*arrays, sums, result], **options)
         return result
 
@@ -183,7 +190,16 @@ class Product:
 MODES = (0, 32, 64, 128)
 BOTH = [
     (n, e, swizzles, majors)
-    for n, e in ((8, "f16"), (64, "bf16"), (128, "f16"), (64, TF32), (64, "e4m3"), (16, "e5m2"))
+    for n, e in (
+        (8, "f16"),
+        (64, "bf16"),
+        (128, "f16"),
+        (64, TF32),
+        (64, "e4m3"),
+        (16, "e5m2"),
+        (64, "s8"),
+        (16, "u8"),
+    )
     for swizzles in zip(MODES, MODES[::-1], strict=True)
     for majors in ((False, False), (False, True), (True, False))
     if not (majors[1] and swizzles[1] // 2 > n) and not (e not in ("f16", "bf16") and any(majors))

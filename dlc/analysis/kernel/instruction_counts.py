@@ -8,8 +8,8 @@ warp are looked at where loops begin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
@@ -29,9 +29,10 @@ from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, i
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import WgmmaOpBase
 from dlc.dialects.layouts import UNIT, shape_of
+from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
-from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
+from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP, ProductKind
 
 NVCC_UNROLLS = 4
 """Iterations of a loop that nvcc has side by side unless it is told: what they load is waited for
@@ -78,18 +79,10 @@ class Counts:
     """Of global memory that a warp touches, through L2."""
     box_sectors: float = 0
     """Those of them that TMA fetches."""
-    tensor_flops: float = 0
-    """Of a warp, by tensor cores, of halves."""
-    group_flops: float = 0
+    products: Mapping[ProductKind, float] = field(default_factory=dict)
+    """Multiply-adds of a warp by tensor cores."""
+    group_products: Mapping[ProductKind, float] = field(default_factory=dict)
     """The same of a warp's part of what its warpgroup multiplies."""
-    tf32_flops: float = 0
-    """As `tensor_flops`, of tf32."""
-    group_tf32_flops: float = 0
-    """As `group_flops`, of tf32."""
-    float8_flops: float = 0
-    """As `tensor_flops`, of floats of 8 bits."""
-    group_float8_flops: float = 0
-    """As `group_flops`, of floats of 8 bits."""
     waits: float = 0
     """Times that a thread waits for global memory, one after the other, with nothing to do."""
     overlapped: float = 0
@@ -110,12 +103,6 @@ _SHARED = (
     "wavefronts",
     "sectors",
     "box_sectors",
-    "tensor_flops",
-    "group_flops",
-    "tf32_flops",
-    "group_tf32_flops",
-    "float8_flops",
-    "group_float8_flops",
     "cluster_bytes",
 )
 """What an SM does for its blocks, not what a thread waits for."""
@@ -225,6 +212,11 @@ class _Walk:
             for name in _SHARED:
                 done, own = getattr(before, name), getattr(self.counts, name)
                 setattr(self.counts, name, done + (own - done) / self.sharing)
+            for name in ("products", "group_products"):
+                done, own = getattr(before, name), getattr(self.counts, name)
+                each = {kind: done.get(kind, 0) for kind in own}
+                left = {k: each[k] + (n - each[k]) / self.sharing for k, n in own.items()}
+                setattr(self.counts, name, left)
         self.before_last = None
 
     def visit(self, block: Block, times: float, held: int, unrolled: bool) -> int:
@@ -339,29 +331,13 @@ class _Walk:
                 counts.sectors += times * box / SECTOR_BYTES
                 counts.slots += times
             case WgmmaOpBase():
-                shape = op.shape.sizes
-                warps = WARPGROUP // WARP
-                flops = times * 2 * shape.m * shape.n * shape.k / warps
-                match op.shape.element.bitwidth:
-                    case 32:
-                        counts.group_tf32_flops += flops
-                    case 8:
-                        counts.group_float8_flops += flops
-                    case _:
-                        counts.group_flops += flops
+                share = times * WARP / WARPGROUP
+                counts.group_products = _with(counts.group_products, op.shape, share)
                 counts.slots += times
             case kernel.MatrixDescriptorOp():
                 counts.slots += 2 * times  # the address, and the fields
             case kernel.MmaOp():
-                shape = op.shape.sizes
-                flops = times * 2 * shape.m * shape.n * shape.k
-                match op.shape.element.bitwidth:
-                    case 32:
-                        counts.tf32_flops += flops
-                    case 8:
-                        counts.float8_flops += flops
-                    case _:
-                        counts.tensor_flops += flops
+                counts.products = _with(counts.products, op.shape, times)
                 counts.slots += times
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
                 counts.wavefronts += times * op.matrices
@@ -438,6 +414,14 @@ class _Walk:
         lanes = map(_in_lane, range(self.lanes))
         points = ({v: index_at(v, known) for v in values} for known in lanes)
         return [size * place.evaluate(point) for point in points]
+
+
+def _with(
+    products: Mapping[ProductKind, float], by: MmaAttr, times: float
+) -> Mapping[ProductKind, float]:
+    """Multiply-adds, and those of so many products of matrices."""
+    kind, shape = by.multiplied.kind, by.sizes
+    return {**products, kind: products.get(kind, 0) + times * shape.m * shape.n * shape.k}
 
 
 def _freed(block: Block) -> dict[Operation, int]:

@@ -1,4 +1,4 @@
-"""Sums in f32 of products of floats of one type, which tensor cores can compute."""
+"""Sums of products of elements of one type, which tensor cores can compute."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerType, i32
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
-from dlc.ir.elements import NARROW
+from dlc.ir.elements import ELEMENTS, NARROW
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
 HALVES = ("f16", "bf16")
+INT8 = tuple(
+    str(row.type)
+    for row in ELEMENTS
+    if isinstance(row.type, IntegerType) and row.type.bitwidth == 8
+)
+"""Integers of 8 bits, whose products are summed in i32; all others are summed in f32."""
 FLOAT8 = tuple(str(row.type) for row in NARROW if row.bytes == 1)
 """Floats of 8 bits."""
-TYPES = (*HALVES, *FLOAT8, "f32")
+TYPES = (*HALVES, *FLOAT8, *INT8, "f32")
 
 
 @dataclass(frozen=True)
 class MmaProducts:
-    """The factors of the products that a reduce sums, before they are widened to f32."""
+    """The factors of the products that a reduce sums, before they are widened."""
 
     type: str
     """One of `TYPES`."""
@@ -52,13 +58,12 @@ def mma_products(
         return None
     found: dict[SSAValue, dict[SSAValue, None]] = {row: {}, column: {}}
     for value in reduce.yielded.values:
-        product = value.owner
-        if not isinstance(product, arith.MulfOp) or not isinstance(value.type, Float32Type):
+        if (product := product_of(value)) is None:
             return None
         sides = set[SSAValue]()
         for operand in product.operands:
             axes = along[operand] & {row, column}
-            factor = operand.owner.input if isinstance(operand.owner, arith.ExtFOp) else operand
+            factor = as_stored(operand)
             if len(axes) != 1 or reduce.axes[-1] not in along[operand]:
                 return None
             if not _is_factor(reduce, factor):
@@ -71,6 +76,23 @@ def mma_products(
     if len(types) != 1 or not types <= set(TYPES):
         return None
     return MmaProducts(next(iter(types)), tuple(found[row]), tuple(found[column]))
+
+
+def product_of(value: SSAValue) -> arith.MulfOp | arith.MuliOp | None:
+    """The product that a value is, in f32 or in i32."""
+    match value.owner:
+        case arith.MulfOp() as product if isinstance(value.type, Float32Type):
+            return product
+        case arith.MuliOp() as product if value.type == i32:
+            return product
+        case _:
+            return None
+
+
+def as_stored(factor: SSAValue) -> SSAValue:
+    """A factor of a product before it is widened, if it is."""
+    op = factor.owner
+    return op.input if isinstance(op, arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp) else factor
 
 
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import SSAValue
 
-from dlc.analysis.loop.mma_products import is_numbered
+from dlc.analysis.loop.mma_products import as_stored, is_numbered, product_of
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
@@ -19,7 +17,7 @@ from dlc.ir.variance import Variance
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product: a loaded element, as it is or converted to f32."""
+    """A factor of a product: a loaded element, as it is or widened."""
 
     value: SSAValue
     load: tile.LoadOp
@@ -27,7 +25,7 @@ class Factor:
     @staticmethod
     def of(value: SSAValue) -> Factor | None:
         """None if a value is anything else."""
-        load = value.owner.input.owner if isinstance(value.owner, arith.ExtFOp) else value.owner
+        load = as_stored(value).owner
         return Factor(value, load) if isinstance(load, tile.LoadOp) else None
 
 
@@ -46,10 +44,10 @@ def matrix_product(
     The product that a value is, of one factor that varies along `rows`, not along `columns`, and
     another for which that is the other way round; None for anything else.
     """
-    if not isinstance(value.owner, arith.MulfOp) or not isinstance(value.type, Float32Type):
+    if (product := product_of(value)) is None:
         return None
     found: dict[SSAValue, Factor] = {}
-    for operand in value.owner.operands:
+    for operand in product.operands:
         factor, axes = Factor.of(operand), along[operand] & {rows, columns}
         if factor is not None and len(axes) == 1:
             found[next(iter(axes))] = factor
@@ -75,7 +73,10 @@ def instruction(
     products = [matrix_product(value, rows, columns, along) for value in values]
     names = f"%{rows.name_hint} and %{columns.name_hint}"
     if reduce.monoid_name.data != "add" or None in products:
-        return f"expected sums in f32 of products of two loaded elements, one along each of {names}"
+        return (
+            f"expected sums in f32 or i32 of products of two loaded elements, one along each of "
+            f"{names}"
+        )
     conditions = {value for where in reduce.yielded.where for value in where.values()}
     if any(along[value] & {rows, columns} for value in conditions):
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"

@@ -22,11 +22,21 @@ struct widened {
 template <class T, float (*widen)(T)>
 inline float number(widened<T, widen> element) { return widen(element.value); }
 inline float number(float value) { return value; }
+inline int number(int value) { return value; }
+inline int number(signed char value) { return value; }
+inline int number(unsigned char value) { return value; }
 inline float number(tf32 value) { return float_of(value.bits & 0xffffe000); }
 inline float number(__half value) { return __half2float(value); }
 inline float number(__nv_bfloat16 value) { return __bfloat162float(value); }
 inline void round_to(float& to, float value) { to = value; }
+inline void round_to(int& to, int value) { to = value; }
 inline void round_to(__half& to, float value) { to = __float2half_rn(value); }
+
+// What elements are multiplied and summed in: float, or int, which wraps.
+template <class T>
+using Wide = decltype(number(T()));
+inline float multiply_add(float a, float b, float c) { return c + a * b; }
+inline int multiply_add(int a, int b, int c) { return int(unsigned(c) + unsigned(a * b)); }
 
 // D = C + A B of matrices of 16 x K and K x 8: T is the type of the factors' elements, S of the
 // sums'. The products are exact, and are added to C in order.
@@ -40,7 +50,7 @@ inline C mma(const A& a, const B& b, const C& c, Layout at_a, Layout at_b, Layou
   memcpy(mine.a, &a, sizeof(A)), memcpy(mine.b, &b, sizeof(B)), memcpy(mine.c, &c, sizeof(C));
   mine.at_a = at_a, mine.at_b = at_b, mine.at_c = at_c;
   dlc_together(Meeting::mma, &mine, [](void* const* lanes) {
-    float left[16][K] = {}, right[K][8] = {}, sum[16][8] = {};
+    Wide<T> left[16][K] = {}, right[K][8] = {}, sum[16][8] = {};
     const auto each = [&](auto&& act) {
       for (int lane = 0; lane < 32; ++lane) act(lane, *static_cast<Lane*>(lanes[lane]));
     };
@@ -58,7 +68,7 @@ inline C mma(const A& a, const B& b, const C& c, Layout at_a, Layout at_b, Layou
     });
     for (int m = 0; m < 16; ++m)
       for (int k = 0; k < K; ++k)
-        for (int n = 0; n < 8; ++n) sum[m][n] += left[m][k] * right[k][n];
+        for (int n = 0; n < 8; ++n) sum[m][n] = multiply_add(left[m][k], right[k][n], sum[m][n]);
     each([&](int lane, Lane& of) {
       int n = 0;
       for (S& element : of.c) {

@@ -48,7 +48,7 @@ struct SharedMatrix {
 };
 
 template <class T>
-inline float element(const SharedMatrix& of, int along, int k, bool along_major) {
+inline Wide<T> element(const SharedMatrix& of, int along, int k, bool along_major) {
   T value;
   memcpy(&value, of.at(along, k, along_major, sizeof value), sizeof value);
   return number(value);
@@ -56,9 +56,9 @@ inline float element(const SharedMatrix& of, int along, int k, bool along_major)
 
 // Adds A B, of B (K, N) where a descriptor says, to the sums of the threads of a warpgroup.
 template <class T, int N, int K, bool n_major, class Thread>
-inline void add_product(void* const* threads, const float (&left)[64][K]) {
+inline void add_product(void* const* threads, const Wide<T> (&left)[64][K]) {
   const SharedMatrix b(static_cast<Thread*>(threads[0])->b);
-  float right[K][N], sum[64][N];
+  Wide<T> right[K][N], sum[64][N];
   for (int k = 0; k < K; ++k)
     for (int n = 0; n < N; ++n) right[k][n] = element<T>(b, n, k, n_major);
   const auto each = [&](auto&& act) {
@@ -70,11 +70,11 @@ inline void add_product(void* const* threads, const float (&left)[64][K]) {
       }
     }
   };
-  each([](float& mine, float& all) { all = mine; });
+  each([](auto& mine, auto& all) { all = mine; });
   for (int m = 0; m < 64; ++m)
     for (int k = 0; k < K; ++k)
-      for (int n = 0; n < N; ++n) sum[m][n] += left[m][k] * right[k][n];
-  each([](float& mine, float& all) { mine = all; });
+      for (int n = 0; n < N; ++n) sum[m][n] = multiply_add(left[m][k], right[k][n], sum[m][n]);
+  each([](auto& mine, auto& all) { mine = all; });
 }
 
 template <class Thread, class Same>
@@ -86,16 +86,16 @@ inline void check_same(void* const* threads, Same&& same) {
 
 // Requests C + A B for A (64, K) and B (K, N): T is the type of the factors' elements.
 template <class T, int N, int K, bool m_major, bool n_major>
-inline void wgmma(float* sums, long long a, long long b, Layout at) {
+inline void wgmma(Wide<T>* sums, long long a, long long b, Layout at) {
   struct Thread {
-    float* sums;
+    Wide<T>* sums;
     long long a, b;
     Layout at;
   } mine{sums, a, b, at};
   dlc_wgmma(&mine, sizeof mine, [](void* const* threads) {
     check_same<Thread>(threads, [](auto& x, auto& y) { return x.a == y.a && x.b == y.b; });
     const SharedMatrix a(static_cast<Thread*>(threads[0])->a);
-    float left[64][K];
+    Wide<T> left[64][K];
     for (int m = 0; m < 64; ++m)
       for (int k = 0; k < K; ++k) left[m][k] = element<T>(a, m, k, m_major);
     add_product<T, N, K, n_major, Thread>(threads, left);

@@ -29,7 +29,7 @@ from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
 from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
-from dlc.target import Feature, target_of
+from dlc.target import target_of
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.deal_out import deal_out
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
@@ -129,6 +129,7 @@ class RegisterTilePass(SchedulingPass):
 
     Factors in floats of 8 bits take `mma=m16n8k32`, from sm_89 on, or `mma=m64n128k32` and the
     like, with K in runs of 32; they are read by rows where they lie along K, one by one where not.
+    So do integers of 8 bits, from sm_80 on, whose sums are i32.
 
     With `apart=true`, each chunk of K has sums of its own, which threads add to theirs: twice the
     registers for sums, and an addition for each and each chunk. Long sums are rounded less often.
@@ -149,8 +150,8 @@ class RegisterTilePass(SchedulingPass):
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
     mma: str = ""
     """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves, `m16n8k8`
-    of f32 or `m16n8k32` of floats of 8 bits, or a warpgroup, `m64n128k16` of halves, `m64n128k8` of
-    f32, `m64n128k32` of floats of 8 bits and the like; none if empty."""
+    of f32 or `m16n8k32` of 8 bits, or a warpgroup, `m64n128k16` of halves, `m64n128k8` of f32,
+    `m64n128k32` of 8 bits and the like; none if empty."""
     precision: str = "f32"
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
@@ -217,10 +218,8 @@ class RegisterTilePass(SchedulingPass):
                 message = f"{size} does not divide the {points} points of a thread along"
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
-        target, feature = target_of(module), _feature(self.mma)
-        if self.mma and not target.has(feature):
-            raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
+            target = target_of(module)
             split = self.precision == "3xtf32"
             return deal_to_warps(
                 launch, serial, sizes, self.mma, target, split=split, apart=self.apart
@@ -244,15 +243,6 @@ class RegisterTilePass(SchedulingPass):
         note = f"{' x '.join(str(n) for n in sizes)} points in registers"
         note += f", {chunks}" if chunks else ""
         return f"{note}{_hold_rows(launch, self.strip)}" if self.held else note
-
-
-def _feature(mma: str) -> Feature:
-    """What a chip must have for a shape."""
-    if mma in OF_WARPGROUPS:
-        return "wgmma"
-    if mma in OF_BYTES:
-        return "float8"
-    return "tf32" if mma in OF_FLOATS else "mma"
 
 
 def _chunks(launch: tile.LaunchOp) -> list[tile.ReduceOp]:
@@ -322,7 +312,7 @@ def _products(s: Situation) -> tuple[Value, ...]:
         for names in ALL_SHAPES
         if names[0] == name
         and str(MmaAttr(*names).element) in s.narrow
-        and s.target.has(_feature(name))
+        and s.target.has(MmaAttr(*names).feature)
     )
     groups = [name for name in given if name in OF_WARPGROUPS]
     return "", *(name for name in given if name not in OF_WARPGROUPS), *floats, *groups

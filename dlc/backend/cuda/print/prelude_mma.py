@@ -17,13 +17,14 @@ from xdsl.ir.affine import (
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.dialects.layouts import static_shape
-from dlc.dialects.mma_layouts import OF_BYTES, SHAPES, TF32, Fragment, MmaAttr, row_fragment
-from dlc.ir.elements import element
+from dlc.dialects.mma_layouts import SHAPES, TF32, Fragment, MmaAttr, row_fragment
+from dlc.ir.elements import Element, element
+from dlc.target import FEATURES
 
 
 def _c_type(type: VectorType[Attribute]) -> str:
     row, width = element(type.element_type), static_shape(type)[0]
-    return f"float{width}" if row.c == "float" else f"packed<{row.c}, {width}>"
+    return f"{row.c}{width}" if row.c in ("float", "int") else f"packed<{row.c}, {width}>"
 
 
 _OPERATORS = {
@@ -81,19 +82,26 @@ def host_factor(shape: MmaAttr) -> str:
     row = element(shape.element)
     if shape.factors.data == TF32:
         return "dlc::tf32"
-    return f"dlc::widened<{row.c}, {row.to_float}>" if row.bytes == 1 else row.c
+    return f"dlc::widened<{row.c}, {row.to_float}>" if row.bytes == 1 and row.to_float else row.c
+
+
+def sum_types(sums: Element) -> tuple[str, str, str]:
+    """Of sums in registers: their type in PTX, the letter of an operand of `asm`, and its type."""
+    match sums.name:
+        case "f32":
+            return "f32", "f", "float"
+        case "i32":
+            return "s32", "r", "int"
+        case name:  # in pairs
+            return name, "r", "unsigned"
 
 
 def needs_of(shape: MmaAttr, *others: str) -> tuple[str, ...]:
     """What the functions of a product mention of the prelude, by the type of its factors."""
     row = element(shape.element)
     if not row.header:
-        return ()
+        return others if row.c != "float" else ()
     return (row.header, *([row.to_float] if row.bytes == 1 else []), *others)
-
-
-_FLOAT8 = tuple(factors for name, factors in SHAPES if name in OF_BYTES)
-"""Factors of 8 bits."""
 
 
 def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
@@ -101,7 +109,7 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
     a, b, c = (_c_type(type) for type in (*shape.types, sums))
     sizes = shape.sizes
     words = [_words(type) for type in (*shape.types, sums)]
-    wide, sum_type = ("f", "float") if to.name == "f32" else ("r", "unsigned")
+    of_sums, wide, sum_type = sum_types(to)
     counts = [words[2], *words]
     firsts = [sum(counts[:n]) for n in range(4)]
     registers = ", ".join(map(_numbered, firsts, counts))
@@ -112,7 +120,7 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         f"const {sum_type}* const rc = reinterpret_cast<const {sum_type}*>(&c);\n"
         f"{sum_type}* const rd = reinterpret_cast<{sum_type}*>(&d);\n"
         f'asm volatile("mma.sync.aligned.{shape.shape.data}.row.col"\n'
-        f'             ".{to.name}.{factors}.{factors}.{to.name}"\n'
+        f'             ".{of_sums}.{factors}.{factors}.{of_sums}"\n'
         f'             " {registers};"\n'
         f"             : {operands(f'={wide}', 'rd', words[2])}\n"
         f"             : {operands('r', 'ra', words[0])},\n"
@@ -134,7 +142,7 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         device,
         host,
         needs_of(shape, "packed"),
-        89 if factors in _FLOAT8 else 80,
+        FEATURES[shape.feature][0],
     )
 
 

@@ -8,7 +8,13 @@ layouts of `dlc.dialects.mma_layouts`.
 from collections.abc import Iterator
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
-from dlc.backend.cuda.print.prelude_mma import host_factor, layout_function, needs_of, operands
+from dlc.backend.cuda.print.prelude_mma import (
+    host_factor,
+    layout_function,
+    needs_of,
+    operands,
+    sum_types,
+)
 from dlc.dialects.mma_layouts import HELD_FACTOR, HOLDING, WARPGROUP_SHAPES, MmaAttr
 from dlc.ir.elements import element
 
@@ -37,8 +43,13 @@ _DESCRIPTOR = Function(
 _PIN = Function(
     "hold",
     "Sums are in their registers here: compilers do not know what wgmma does to them meanwhile.",
-    f"template <int n>\n{INLINE} void hold(float* sums)",
-    '#pragma unroll\nfor (int i = 0; i < n; ++i) asm volatile("" : "+f"(sums[i]) :: "memory");',
+    f"template <int n, class S>\n{INLINE} void hold(S* sums)",
+    "#pragma unroll\n"
+    "for (int i = 0; i < n; ++i) {\n"
+    "  constexpr bool real = S(0.5f) != S(0);\n"
+    '  if constexpr (real) asm volatile("" : "+f"(sums[i]) :: "memory");\n'
+    '  else asm volatile("" : "+r"(sums[i]) :: "memory");\n'
+    "}",
     "(void)sums;",
     (),
     90,
@@ -123,7 +134,8 @@ _SET_REGISTERS = Function(
 def wgmma_name(shape: MmaAttr, *, held: bool = False) -> str:
     """The name of the function of a product, of an A that lies in registers if it is held."""
     kind = "wgmma_held" if held else "wgmma"
-    return f"{kind}_{shape.shape.data}_f32_{shape.factors.data}"
+    sums = element(shape.multiplied.sums[0]).name
+    return f"{kind}_{shape.shape.data}_{sums}_{shape.factors.data}"
 
 
 def _wgmma_held(shape: MmaAttr) -> Function:
@@ -172,13 +184,16 @@ def _wgmma(shape: MmaAttr) -> Function:
     across = shape.reads_across  # of others, rows lie along K, and nothing says so
     turned = f", %{count + 3}, %{count + 4}" if across else ""
     majors = ', "n"(int(m_major)), "n"(int(n_major))' if across else ""
-    sums = operands("+f", "sums", count)
+    of_sums, letter, type = sum_types(element(shape.multiplied.sums[0]))
+    sums = operands(f"+{letter}", "sums", count)
+    scales = ", 1, 1" if type == "float" else ""  # of integers, none
     device = (
         'asm volatile("{ .reg .pred p;"\n'
         f'             "setp.ne.b32 p, {p}, 0;"\n'
-        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}.{factors}"\n'
+        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}"\n'
+        f'             ".{of_sums}.{factors}.{factors}"\n'
         f'             " {{{registers}}},"\n'
-        f'             " {a}, {b}, p, 1, 1{turned}; }}"\n'
+        f'             " {a}, {b}, p{scales}{turned}; }}"\n'
         f"             : {sums}\n"
         f'             : "l"(a), "l"(b), "n"(1){majors} : "memory");'
     )
@@ -191,7 +206,7 @@ def _wgmma(shape: MmaAttr) -> Function:
         f"Requests that {sizes.n} columns of A B be added to sums that a warpgroup holds together\n"
         "// (PTX ISA: wgmma.mma_async).",
         f"template <bool m_major, bool n_major>\n"
-        f"{INLINE} void {wgmma_name(shape)}(\n    float* sums, long long a, long long b)",
+        f"{INLINE} void {wgmma_name(shape)}(\n    {type}* sums, long long a, long long b)",
         device,
         host,
         needs_of(shape),

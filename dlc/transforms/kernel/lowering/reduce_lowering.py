@@ -159,9 +159,14 @@ def registers_around(op: Operation) -> list[BlockArgument]:
     return axes
 
 
+_OF_PRODUCTS = (
+    arith.MulfOp | arith.MuliOp | arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp | tile.LoadOp
+)
+
+
 def erase_unused(reduce: tile.ReduceOp) -> None:
     """Erases the products that the body of a reduce yielded, and what is left of their factors."""
     for op in reversed(list(reduce.body.block.ops)):
-        pure = isinstance(op, arith.MulfOp | arith.ExtFOp | tile.LoadOp)
+        pure = isinstance(op, _OF_PRODUCTS)
         if pure and not any(result.first_use for result in op.results):
             Rewriter.erase_op(op)

@@ -33,13 +33,14 @@ def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
 
 
 def _factors(value: SSAValue) -> Sequence[SSAValue]:
-    return value.owner.operands if isinstance(value.owner, arith.MulfOp) else [value]
+    product = value.owner
+    return product.operands if isinstance(product, arith.MulfOp | arith.MuliOp) else [value]
 
 
 def zero_unless(value: SSAValue) -> list[Expr]:
     """Conditions such that a staged value is 0 where one of them does not hold."""
     load = value.owner
-    if isinstance(load, arith.ExtFOp):
+    if isinstance(load, arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp):
         return zero_unless(load.input)
     if isinstance(load, Operation) and load.name == "math.exp_below":
         return _power_zero_unless(load)

@@ -20,7 +20,7 @@ from dlc.dialects.register_counts import product_obstacle
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS, WARP, WARPGROUP, Target
+from dlc.target import FEATURES, MAX_THREADS, WARP, WARPGROUP, Feature, Target
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.tile.tensor_cores.held_rows import (
     Lanes,
@@ -51,9 +51,12 @@ def deal_to_warps(
     be split, and a chunk has sums of its own if these are to be apart. OptionError for what tensor
     cores cannot compute.
     """
+    _check_chip([MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape], target)
     slabs = _slabs_of_cascade(launch, serial, sizes, shape)
     folds = _products(launch, serial, sizes, shape, slabs)
     folds_of_slabs = {} if slabs is None else _products_within(slabs, shape, launch)
+    for mma in folds.values():
+        _check_chip([mma], target)
     _check_registers(launch, folds.values(), target)
     rows, columns = serial[-2:]
     warps = WARPS if shape in OF_WARPGROUPS else 1
@@ -97,6 +100,15 @@ def deal_to_warps(
     who = "a warp" if warps == 1 else "a warpgroup"
     by = next(iter(folds.values()))
     return f"{tiles} tiles of {warps * ROWS} x {COLUMNS} points {who}, by {by}{note}"
+
+
+def _check_chip(products: Iterable[MmaAttr], target: Target) -> None:
+    """OptionError if a chip has none of some products; says so of the oldest."""
+    features: set[Feature] = {mma.feature for mma in products}
+    if not any(target.has(name) for name in features):
+        oldest = min(features, key=lambda name: FEATURES[name])
+        hint = "leave mma out: threads add products"
+        raise OptionError("mma", target.lacking(oldest), hint)
 
 
 def _check_registers(launch: tile.LaunchOp, folds: Iterable[MmaAttr], target: Target) -> None:

@@ -1,0 +1,162 @@
+"""Products of integers of 8 bits on tensor cores: every step, on the host and in the simulator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import loop_cases
+import numpy as np
+import pytest
+import torch
+from harness import STEPS, apply, lowered, scheduled
+from test_float8_products import BY_GROUPS, BY_WARPS
+from test_tensor_cores import multiplies_matrices, product, schedule
+from xdsl.dialects.builtin import ModuleOp
+
+import dlc
+from dlc.backend.executor import Executor
+from dlc.backend.host.host_backend import HostBackend
+from dlc.diagnostics import TextError
+from dlc.dialects import kernel, loop
+from dlc.frontend.export.fx import import_program
+from dlc.pipeline import run_pipeline
+from dlc.simulator import run_module
+from dlc.stages import compiler_context
+from dlc.target import set_target
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+Array = np.ndarray
+TYPES = {"s8": ("i8", "extsi", np.int8), "u8": ("ui8", "extui", np.uint8)}
+
+
+def in_integers(case: loop_cases.Case, name: str) -> loop_cases.Case:
+    """A case of halves whose factors are integers of 8 bits, the ends of their range among them."""
+    type, widen, dtype = TYPES[name]
+    rng, info = np.random.default_rng(0), np.iinfo(dtype)
+    x, w, bias = (rng.integers(info.min, info.max + 1, a.shape) for a in case.inputs)
+    x.reshape(-1)[:3], w.reshape(-1)[:3] = info.min, info.max
+    text = case.text
+    for old, new in (
+        ("f16", type), ("f32", "i32"), ("extf", widen), ("mulf", "muli"), ("addf", "addi"),
+        ("maximumf", "maxsi"), ("constant 0.0", "constant 0"),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    inputs = (x.astype(dtype), w.astype(dtype), bias.astype(np.int32))
+    return replace(case, text=text, inputs=inputs)
+
+
+def by_bytes(text: str) -> str:
+    """A schedule for halves, for as many bytes of K."""
+    text = re.sub(r"bk=(\d+) vector=16", lambda m: f"bk={2 * int(m[1])} vector=32", text)
+    return re.sub(r"mma=(m\d+n\d+)k16", r"mma=\1k32", text)
+
+
+def steps(case: loop_cases.Case, text: str, target: str, count: int | None = None) -> ModuleOp:
+    module = scheduled(case, text, target)
+    apply(module, ",".join(STEPS[:count]))
+    return lowered(module)
+
+
+def exact(case: loop_cases.Case) -> Array:
+    (found,) = case.expected(*(a.astype(np.int64) for a in case.inputs))
+    return found
+
+
+def check(case: loop_cases.Case, module: ModuleOp) -> None:
+    """Runs a module in the simulator, which reports hazards, and on the host in both modes."""
+    (found,) = run_module(module, case.inputs)
+    np.testing.assert_array_equal(found, exact(case))
+    for mode in ("early", "late"):
+        executor = Executor(module, HostBackend(async_mode=mode))
+        (made,) = executor([torch.from_numpy(a) for a in case.inputs])
+        np.testing.assert_array_equal(made.numpy(), exact(case))
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("what", BY_WARPS)
+def test_products(what: str, name: str) -> None:
+    case, text = BY_WARPS[what]
+    case = in_integers(case, name)
+    module = steps(case, by_bytes(text), "sm_80")
+    assert multiplies_matrices(module)
+    rows = any(isinstance(op, kernel.LdmatrixOp) for op in module.walk())
+    assert rows == (what != "not staged")
+    check(case, module)
+
+
+@pytest.mark.parametrize("sizes", [(17, 7, 35), (2, 9, 67)])
+def test_every_prefix(sizes: tuple[int, int, int]) -> None:
+    case = in_integers(product(*sizes, w_turned=True), "s8")
+    text, held = by_bytes(schedule((16, 8), (16, 8), bk=16)), STEPS.index("register-tile")
+    for count in range(held + 1, len(STEPS) + 1):
+        module = steps(case, text, "sm_120", count)
+        assert multiplies_matrices(module)
+        (found,) = run_module(module, case.inputs)
+        np.testing.assert_array_equal(found, exact(case), f"{count} steps")
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("what", BY_GROUPS)
+def test_products_of_warpgroups(what: str, name: str) -> None:
+    case, text = BY_GROUPS[what]
+    case = in_integers(case, name)
+    module = steps(case, by_bytes(text), "sm_90")
+    assert any(isinstance(op, kernel.WgmmaOp) for op in module.walk())
+    check(case, module)
+
+
+def test_sums_wrap() -> None:
+    """As those of eager PyTorch do: a sum of i32 has no end."""
+    case = in_integers(product(16, 8, 64, w_turned=True), "s8")
+    x, w, bias = case.inputs
+    case = replace(case, inputs=(np.full_like(x, -128), np.full_like(w, -128), bias))
+    case.inputs[2][:] = np.iinfo(np.int32).max
+    wrapped = (exact(case) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    module = steps(case, by_bytes(schedule((16, 8), (16, 8), bk=16)), "sm_80")
+    (found,) = run_module(module, case.inputs)
+    np.testing.assert_array_equal(found, np.maximum(wrapped, 0))
+
+
+def test_factors_of_two_types_are_refused() -> None:
+    case = in_integers(product(16, 8, 64, w_turned=True), "s8")
+    text = case.text.replace("8x64xi8", "8x64xui8").replace("%c : i8", "%c : ui8")
+    case = replace(case, text=text.replace("%ce = arith.extsi", "%ce = arith.extui"))
+    with pytest.raises(TextError, match=r"expected factors of one type, .* found i8 and ui8"):
+        steps(case, by_bytes(schedule((16, 8), (16, 8), bk=16)), "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "mma"),
+    [
+        ("sm_75", 64, ""), ("sm_80", 64, "m16n8k32"), ("sm_120", 64, "m16n8k32"),
+        ("sm_90", 1024, "m64n"),
+    ],
+)  # fmt: skip
+def test_defaults_of_large_products(target: str, rows: int, mma: str) -> None:
+    def product_of(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch._int_mm(x, w.t())
+
+    given = tuple(torch.empty(n, 1024, dtype=torch.int8, device="meta") for n in (rows, 1024))
+    module = import_program(product_of, given, whole=DECOMPOSITIONS).module
+    set_target(module, target)
+    run_pipeline(compiler_context(), module, "loop")
+    (text,) = (str(op) for op in module.walk() if isinstance(op, loop.KernelOp))
+    assert f"mma={mma}" in text if mma else "mma=" not in text
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("sizes", [(33, 100, 64), (256, 512, 128), (17, 1, 8), (40, 0, 8)])
+def test_a_quantized_linear(sizes: tuple[int, int, int], target: str) -> None:
+    """As quantized models have it: integers are multiplied, their sums scaled, a bias is added."""
+    m, k, n = sizes
+
+    def linear(x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        sums = x.int() @ w.int().t()
+        return torch.relu(sums.float() * scales - 3)
+
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randint(-128, 128, (r, k), dtype=torch.int8, generator=generator) for r in (m, n))
+    scales = torch.rand(n, generator=generator)
+    compiled = dlc.compile(linear, (x, w, scales), target=target, backend="host")
+    torch.testing.assert_close(compiled(x, w, scales), linear(x, w, scales), rtol=1e-6, atol=1e-5)
