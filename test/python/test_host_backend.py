@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import forked_python
 
 import dlc
 from dlc.backend import BackendError, LaunchError, cache
@@ -526,7 +526,7 @@ def test_two_processes_compile_the_same_kernel(tmp_path: Path, cache_directory: 
     here = Path(__file__).parent
     paths = [str(here), str(here.parent.parent)]
     environment = os.environ | {"DLC_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(paths)}
-    command = [sys.executable, "-c", SAME]
+    command = [*forked_python(), "-c", SAME]
     both = [
         subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         for _ in range(2)

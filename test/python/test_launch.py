@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from fake_gpu import DRIVERS, FakeGpu, InPlace, fake_backend
+from forked import forked_python
 from harness import parse
 from stub_driver import needs_bindings, run_with_driver
 from test_executor import ZEROED
@@ -559,7 +559,7 @@ import sys, torch, dlc
 dlc.compile(torch.relu, (torch.randn(4),), target="sm_90", backend="host").ir("cuda")
 assert "dlc.backend.cuda.run.bindings" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([*forked_python(), "-c", script], check=True)
 
 
 def test_which_driver_is_taken(monkeypatch: pytest.MonkeyPatch):

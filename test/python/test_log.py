@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forked import forked_python
 
 import dlc
 
@@ -20,7 +20,7 @@ PROGRAM = (
 
 def run(**environment: str) -> str:
     """What a program that compiles a softmax writes to stderr."""
-    command = [sys.executable, "-c", PROGRAM]
+    command = [*forked_python(), "-c", PROGRAM]
     made = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
     return made.stderr
 
