@@ -275,3 +275,16 @@ def test_a_variance_that_is_a_number_is_no_integer() -> None:
 
     expected = math.log(0.25) / 2 + 2
     assert dlc.compile(program, args, backend="host")(*args).item() == pytest.approx(expected)
+
+
+def test_devices_are_arguments_that_may_be_asked_for() -> None:
+    """`to` with a device has no other form: a mask of booleans is tried with it."""
+
+    def program(mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        same = mask.to(device=x.device, dtype=torch.bool)
+        return same, mask.to(x.device, torch.float32), torch.zeros_like(mask, device=x.device)
+
+    args = torch.tensor([True, False]), torch.randn(3)
+    found = dlc.compile(program, args, backend="host")(*args)
+    for ours, eager in zip(found, program(*args), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0)

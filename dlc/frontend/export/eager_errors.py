@@ -196,7 +196,8 @@ def _try(node: Node, stand_in: Callable[[Node], Any], limit: int | None = None) 
     target: Any = node.target
     draws = torch.Tag.nondeterministic_seeded in target.tags
     given = tree_map_only(Node, stand_in, bind_arguments(node))
-    given.pop("device", None)
+    if given.get("device") is not None:
+        given["device"] = torch.device("cpu")
     if limit is not None:
         for name in re.findall(r"SymInt\[\d*\]\?? (\w+)", str(target._schema)):
             if name in given and given[name] is not None:
