@@ -172,11 +172,17 @@ class BlockIdOp(NumberOpBase):
                 f"expected blocks of a grid of {func.grid_size}, found {len(part)} from "
                 f"{part.start} on"
             )
-        if part.start % func.cluster_size or len(part) % func.cluster_size:
+        cluster = func.cluster_size
+        if part.start % cluster or (len(part) % cluster and self._shares_memory()):
             raise VerifyException(
-                f"expected whole clusters of {func.cluster_size} blocks, found {len(part)} blocks "
+                f"expected whole clusters of {cluster} blocks, found {len(part)} blocks "
                 f"from {part.start} on"
             )
+
+    def _shares_memory(self) -> bool:
+        """True if blocks that have such a number meet those of their cluster, or read of them."""
+        assert self.parent is not None
+        return any(isinstance(op, ClusterBarrierOp | MapClusterOp) for op in self.parent.walk())
 
 
 @irdl_op_definition

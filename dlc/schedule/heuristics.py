@@ -18,6 +18,7 @@ from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.schedule.apart_sums import with_long_sums_apart
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
@@ -29,6 +30,7 @@ from dlc.schedule.endings import Ending
 from dlc.schedule.estimate import Form, fastest_form
 from dlc.schedule.likely_sizes import problems_around, steadiest
 from dlc.schedule.long_sums import accumulators, long_sums
+from dlc.schedule.one_launch import fastest_together
 from dlc.schedule.part_folds import combining
 from dlc.schedule.points import other_neighbours, pointwise, transposing
 from dlc.schedule.problem import Problem
@@ -76,6 +78,40 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
     reason = f"{choice.reason}; what comes before is computed for each: {again} instead of {once}"
     return Choice(_repeating(choice.schedule), reason, choice.lost)
+
+
+def choose_together(
+    kernels: Sequence[loop.KernelOp], target: Target
+) -> dict[loop.KernelOp, Choice]:
+    """
+    The schedules of those of some kernels that are products, if one launch of all of them, which
+    nothing follows, is predicted to be faster than the default ones; else none.
+    """
+    products: dict[loop.KernelOp, Tiled] = {}
+    for kernel in kernels:
+        if (tiled := _product(kernel, target)) is not None:
+            products[kernel] = tiled
+    found = fastest_together([tiled.problem for tiled in products.values()], target)
+    if found is None:
+        return {}
+    chosen: dict[loop.KernelOp, Choice] = {}
+    for (kernel, tiled), tiling in zip(products.items(), found.tilings, strict=True):
+        others = ", ".join(f"@{other.name_}" for other in products if other is not kernel)
+        reason = f"{tiling}; in one launch with {others}, {found.told}"
+        best = with_long_sums_apart(tiled, tiling)
+        own = [str(other) for other in candidates(tiled.problem, target)[:1] if other != tiling]
+        chosen[kernel] = Choice(_tiles(tiled, best, target, False), reason, tuple(own))
+    return chosen
+
+
+def _product(kernel: loop.KernelOp, target: Target) -> Tiled | None:
+    """A kernel as a product in tiles that nothing is computed again for, and that has no sizes."""
+    if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
+        return None
+    with fastest_form(kernel, target) as form:
+        if form.once is not None or tiled_cascade(kernel, form.apart):
+            return None
+        return tiled_contraction(kernel)
 
 
 def _along_size(kernel: loop.KernelOp) -> bool:

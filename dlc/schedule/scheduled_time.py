@@ -101,7 +101,7 @@ def joined_seconds(
     if held < 1:
         return inf
     each = [
-        (_Block.of(counts, own, one, target), func.grid_size)
+        (_Block.of(counts, own, one, target, func.cluster_size), func.grid_size)
         for func, counts, own, one in zip(funcs, counted, warps, compiled, strict=True)
     ]
     if sum(count for _, count in each) > MANY_BLOCKS:

@@ -111,6 +111,11 @@ def ranked(problem: Problem, target: Target, most: int) -> list[Candidate]:
     return list(islice(_ranked(problem, target), most))
 
 
+def ranked_in_one_launch(problem: Problem, target: Target, most: int) -> list[Candidate]:
+    """So many of the candidates that no second kernel follows, the fastest first."""
+    return list(islice(_rising(_asked(problem, target), target, alone=True), most))
+
+
 def not_multiplied(problem: Problem, target: Target) -> str:
     """Why tensor cores do not multiply f32 where this is asked for; empty if they can."""
     if target.precision == "f32" or problem.tensor is None or problem.tensor.type != "f32":
@@ -120,9 +125,14 @@ def not_multiplied(problem: Problem, target: Target) -> str:
 
 def _ranked(problem: Problem, target: Target) -> Rising[Candidate]:
     """All candidates that fit, the best first."""
+    return _ranked_once(_asked(problem, target), target)
+
+
+def _asked(problem: Problem, target: Target) -> Problem:
+    """A problem without the tensor cores that it is not asked to use: the same to threads."""
     if problem.tensor and problem.tensor.type == "f32" and target.precision == "f32":
-        problem = replace(problem, tensor=None)  # which is the same to threads
-    return _ranked_once(problem, target)
+        return replace(problem, tensor=None)
+    return problem
 
 
 @lru_cache(maxsize=256)
@@ -157,10 +167,13 @@ Tiles = Callable[[Problem, Target], Iterator[Candidate]]
 """Candidates that do not split K."""
 
 
-def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iterator[Candidate]:
+def _rising(
+    problem: Problem, target: Target, made: Tiles | None = None, *, alone: bool = False
+) -> Iterator[Candidate]:
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
-    that are `made` alone, if so. What a bound says is not next is not looked at yet: neither what
+    that are `made` only, if so, and those that no second kernel follows, if they are to be `alone`.
+    What a bound says is not next is not looked at yet: neither what
     folds the parts of a tile (whose numbers are negative until then), nor each of these endings,
     nor the depths of rings.
     """
@@ -180,8 +193,10 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
             yield c
         elif splits < 0:
             push_next()
+            second = alone and splits < -1
             for way, seconds in enumerate(bounds.endings(number, -splits)):
-                heappush(heap, (least + seconds, (), number, -splits, way, next(order), c))
+                if not (second and endings(-splits, target)[way] == "workspace"):
+                    heappush(heap, (least + seconds, (), number, -splits, way, next(order), c))
         else:
             whole = c.for_problem(problem, c.depth, 1, ending=c.ending)
             depths = c.depths if whole.rings and whole.chunks > splits else (2,)

@@ -44,7 +44,7 @@ from dlc.dialects.size_binding import at_hints
 from dlc.passes import CHOOSING, Step, steps
 from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
-from dlc.schedule.heuristics import choose_schedule
+from dlc.schedule.heuristics import Choice, choose_schedule
 from dlc.target import Feature, target_of
 from dlc.transforms.step_space import Domain
 
@@ -291,11 +291,14 @@ def kernels_of(module: ModuleOp) -> list[Kernel]:
     return [k for k in kernels_in(module, KernelSignature) if isinstance(k, Kernel)]
 
 
-def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> None:
-    """Writes the default schedule on a kernel that has none, and remarks why it is chosen."""
+def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp, choice: Choice | None = None) -> None:
+    """
+    Writes the schedule that was chosen, or the default one, on a kernel that has none, and remarks
+    why it is chosen.
+    """
     if kernel.schedule is not None:
         return
-    choice = choose_schedule(kernel, target_of(module))
+    choice = choice or choose_schedule(kernel, target_of(module))
     schedule, notes = _decided(kernel, choice.schedule, module)
     kernel.schedule = StringAttr(schedule)
     remark(CHOOSING, kernel.name_, f"gets {schedule}")

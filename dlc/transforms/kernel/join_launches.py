@@ -33,10 +33,11 @@ class JoinLaunchesPass(ModulePass):
     each with its epilogue, and then the sums of their parts, if they are split.
 
     *Legal when* all that a later one reads is there where the first one runs, and what it updates
-    in place is not read between. A block with fewer threads than others leaves the rest idle.
+    in place is not read between. A block with fewer threads than others leaves the rest idle, and
+    so do blocks without a cluster beside larger ones that they do not fill.
     *Faster because* launches are saved, and few blocks do not leave most of the chip idle. That is
     estimated (`dlc.schedule.scheduled_time`): a block takes the registers and the shared memory of
-    the largest.
+    the largest. Where this costs more than all launches, as many of them become one as it pays for.
 
     ```
     %q = kernel.launch @q(%x, %wq) : (tensor<1x64xf32>, tensor<32x64xf32>) -> (tensor<1x32xf32>)
@@ -79,12 +80,15 @@ class _Joining:
     target: Target
     made: dict[object, kernel.FuncOp | None] = field(default_factory=dict)
     """By the kernels and how they share inputs; None where that does not pay."""
+    times: dict[object, tuple[float, float]] = field(default_factory=dict)
+    """By the same: the seconds of one launch, and of one each."""
     counts: dict[kernel.FuncOp, Counts] = field(default_factory=dict)
     joined: dict[kernel.FuncOp, None] = field(default_factory=dict)
     """The kernels that stand in others."""
 
     def join(self, group: Sequence[kernel.LaunchOp]) -> bool:
-        """Puts one launch in the place of several, if that pays."""
+        """Puts one launch in the place of several, if that pays of these or of some of them."""
+        group = self._chosen(group)
         funcs = [op.callee for op in group if op.callee is not None]
         inputs = Inputs.of(group)
         key = (*funcs, inputs)
@@ -109,12 +113,37 @@ class _Joining:
         self.joined |= dict.fromkeys(funcs)
         return True
 
+    def _chosen(self, group: Sequence[kernel.LaunchOp]) -> Sequence[kernel.LaunchOp]:
+        """
+        As many of a group as one launch pays for: of all that is left, the one goes without which
+        most is saved, until something is; all of them where nothing ever is.
+        """
+        left = group
+        while self._saved(left) <= 0:
+            if len(left) == 2:
+                return group
+            left = max(([*left[:n], *left[n + 1 :]] for n in range(len(left))), key=self._saved)
+        return left
+
+    def _saved(self, group: Sequence[kernel.LaunchOp]) -> float:
+        """The seconds that one launch saves of several."""
+        funcs = tuple(op.callee for op in group if op.callee is not None)
+        one, apart = self._seconds(funcs, Inputs.of(group))
+        return apart - one
+
+    def _seconds(self, funcs: Sequence[kernel.FuncOp], inputs: Inputs) -> tuple[float, float]:
+        """What kernels take in one launch, and in one each."""
+        key = (*funcs, inputs)
+        if key not in self.times:
+            again = [funcs[number].input_refs[slot] for number, slot in inputs.again]
+            counts = [self.counts.setdefault(f, counts_of(f)) for f in funcs]
+            alone = zip(funcs, counts, strict=True)
+            apart = sum(joined_seconds([f], [own], self.target) for f, own in alone)
+            self.times[key] = joined_seconds(funcs, counts, self.target, again), apart
+        return self.times[key]
+
     def _build(self, funcs: Sequence[kernel.FuncOp], inputs: Inputs) -> kernel.FuncOp | None:
-        again = [funcs[number].input_refs[slot] for number, slot in inputs.again]
-        counts = [self.counts.setdefault(f, counts_of(f)) for f in funcs]
-        alone = zip(funcs, counts, strict=True)
-        apart = sum(joined_seconds([f], [own], self.target) for f, own in alone)
-        seconds = joined_seconds(funcs, counts, self.target, again)
+        seconds, apart = self._seconds(funcs, inputs)
         times = f"{seconds * 1e6:.1f} us instead of {apart * 1e6:.1f} us"
         others = ", ".join(f"@{f.name_}" for f in funcs[1:])
         if seconds >= apart:

@@ -144,3 +144,74 @@ module attributes {dlc.target = "sm_90"} {
     func.return %y, %z : tensor<64xf32>, tensor<64xf32>
   }
 }
+
+// -----
+
+// Blocks without a cluster run beside clusters, which begin at whole ones: one does nothing.
+// CHECK-LABEL: kernel.func @few_beside_shared(
+// CHECK-SAME: grid 12 block 32 cluster 4 {
+// CHECK: kernel.test where (%block < 3)
+// CHECK: kernel.block_id from 0 of 3
+// CHECK: kernel.test where (%block >= 4)
+// CHECK: kernel.block_id from 4 of 8
+// CHECK: kernel.cluster_barrier
+module attributes {dlc.target = "sm_90"} {
+  kernel.func @few(%x: memref<96xf32>) -> (%y: memref<96xf32>) grid 3 block 32 {
+    %b = kernel.block_id
+    %t = kernel.thread_id
+    %v = kernel.load %x[%b * 32 + %t] : memref<96xf32>
+    kernel.store %v, %y[%b * 32 + %t] : memref<96xf32>
+  }
+  kernel.func @shared(%x: memref<96xf32>) -> (%y: memref<256xf32>) grid 8 block 32 cluster 4 {
+    %b = kernel.block_id
+    %t = kernel.thread_id
+    %s = kernel.alloc_shared : memref<32xf32, #kernel.shared>
+    %all = kernel.map_cluster %s : memref<32xf32, #kernel.shared> -> memref<4x32xf32, #kernel.cluster>
+    %v = kernel.load %x[%t] : memref<96xf32>
+    kernel.store %v, %s[%t] : memref<32xf32, #kernel.shared>
+    kernel.cluster_barrier
+    %w = kernel.load %all[3, %t] : memref<4x32xf32, #kernel.cluster>
+    kernel.cluster_barrier
+    kernel.store %w, %y[%b * 32 + %t] : memref<256xf32>
+  }
+  func.func @main(%x: tensor<96xf32>) -> (tensor<96xf32>, tensor<256xf32>) {
+    %y = kernel.launch @few(%x) : (tensor<96xf32>) -> (tensor<96xf32>)
+    %z = kernel.launch @shared(%x) : (tensor<96xf32>) -> (tensor<256xf32>)
+    func.return %y, %z : tensor<96xf32>, tensor<256xf32>
+  }
+}
+
+// -----
+
+// Of three, those two run in one launch that this pays for: the many blocks of the third would run
+// one at a time, as each would have the shared memory of the largest.
+// REMARK: join-launches: large_beside_large: launched together with @large, blocks 2, 2:
+// CHECK-LABEL: kernel.func @large_beside_large(
+// CHECK: func.func @main
+// CHECK-NEXT: %u, %v = kernel.launch @large_beside_large(%x)
+// CHECK-NEXT: %w = kernel.launch @many(%x)
+// CHECK-NEXT: func.return %u, %w, %v
+module attributes {dlc.target = "sm_90"} {
+  kernel.func @large(%x: memref<65536xf32>) -> (%y: memref<64xf32>) grid 2 block 32 {
+    %b = kernel.block_id
+    %t = kernel.thread_id
+    %s = kernel.alloc_shared : memref<49152xf32, #kernel.shared>
+    %v = kernel.load %x[%t] : memref<65536xf32>
+    kernel.store %v, %s[%t] : memref<49152xf32, #kernel.shared>
+    kernel.barrier
+    %u = kernel.load %s[31 - %t] : memref<49152xf32, #kernel.shared>
+    kernel.store %u, %y[%b * 32 + %t] : memref<64xf32>
+  }
+  kernel.func @many(%x: memref<65536xf32>) -> (%y: memref<65536xf32>) grid 2048 block 32 {
+    %b = kernel.block_id
+    %t = kernel.thread_id
+    %v = kernel.load %x[%b * 32 + %t] : memref<65536xf32>
+    kernel.store %v, %y[%b * 32 + %t] : memref<65536xf32>
+  }
+  func.func @main(%x: tensor<65536xf32>) -> (tensor<64xf32>, tensor<65536xf32>, tensor<64xf32>) {
+    %u = kernel.launch @large(%x) : (tensor<65536xf32>) -> (tensor<64xf32>)
+    %w = kernel.launch @many(%x) : (tensor<65536xf32>) -> (tensor<65536xf32>)
+    %v = kernel.launch @large(%x) : (tensor<65536xf32>) -> (tensor<64xf32>)
+    func.return %u, %w, %v : tensor<64xf32>, tensor<65536xf32>, tensor<64xf32>
+  }
+}

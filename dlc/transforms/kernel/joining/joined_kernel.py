@@ -53,7 +53,7 @@ class Inputs:
 class JoinedKernel:
     """
     A kernel whose first blocks do what those of a kernel do, the next those of another one, with as
-    many threads as each has.
+    many threads as each has. Each kernel begins at a cluster's first block.
     """
 
     name: str
@@ -67,11 +67,10 @@ class JoinedKernel:
         number = kernel.BlockIdOp()
         number.result.name_hint = "block"
         block.add_op(number)
-        grid, first = sum(func.grid_size for func in self.funcs), 0
-        for func, values in zip(self.funcs, self._values, strict=True):
-            part = range(first, first + func.grid_size)
+        parts = list(self._parts())
+        grid = parts[-1].stop + -parts[-1].stop % self.cluster
+        for func, values, part in zip(self.funcs, self._values, parts, strict=True):
             block.add_ops(self._part(func, values, part, number.result, grid))
-            first = part.stop
         return kernel.FuncOp(
             self.name,
             Region(block),
@@ -103,6 +102,13 @@ class JoinedKernel:
     def cluster(self) -> int:
         """Blocks of a cluster: as many as the largest that a kernel has."""
         return max(func.cluster_size for func in self.funcs)
+
+    def _parts(self) -> Iterator[range]:
+        """The blocks of each kernel; those that fill its last cluster do nothing."""
+        first = 0
+        for func in self.funcs:
+            yield range(first, first + func.grid_size)
+            first += func.grid_size + -func.grid_size % self.cluster
 
     def _of(self, slots: Sequence[Slot]) -> Iterator[tuple[kernel.FuncOp, int]]:
         return ((self.funcs[number], slot) for number, slot in slots)

@@ -102,10 +102,11 @@ def obstacle(launch: kernel.LaunchOp) -> str | None:
 def _fit(funcs: Sequence[kernel.FuncOp]) -> bool:
     """
     True if the threads of some blocks are whole warps where they are fewer than others', and all
-    blocks are whole clusters of the largest size, as which several smaller ones run.
+    that run in clusters are whole ones of the largest size, as which several smaller ones run.
     """
     cluster = max(func.cluster_size for func in funcs)
-    if any(cluster % func.cluster_size or func.grid_size % cluster for func in funcs):
+    clusters = [func for func in funcs if func.cluster_size > 1]
+    if any(cluster % func.cluster_size or func.grid_size % cluster for func in clusters):
         return False
     most = max(func.block_size for func in funcs)
     return all(func.block_size % WARP == 0 or func.block_size == most for func in funcs)

@@ -65,3 +65,11 @@ kernel.func @copied(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 8 block 32 
 kernel.func @part(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 8 block 32 cluster 4 {
   %b = kernel.block_id from 2 of 6
 }
+
+// -----
+
+// CHECK: expected whole clusters of 4 blocks, found 6 blocks from 0 on
+kernel.func @part(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 8 block 32 cluster 4 {
+  %b = kernel.block_id from 0 of 6
+  kernel.cluster_barrier
+}
