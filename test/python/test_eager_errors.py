@@ -157,6 +157,7 @@ def test_trying_draws_no_random_numbers() -> None:
         (functional.cross_entropy, (TWO, FOUR[:2])),
         (functional.mse_loss, (TWO, TWO.float())),
         (functional.huber_loss, (TWO, TWO.float() + 1)),
+        (lambda x: x.to(device=x.device, dtype=torch.float32), (TWO > 0,)),
     ],
 )
 def test_dtypes_that_eager_takes_together_are_taken(
