@@ -64,6 +64,11 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class View(Slice):
+    """A box of the buffer `memory`, with the strides of that."""
+
+
+@dataclass(frozen=True)
 class Zero:
     """Fills `size` bytes of a buffer with zeros: those of `memory` from the byte `offset` on."""
 
@@ -205,7 +210,8 @@ class BoundProgram:
     @property
     def updated(self) -> frozenset[int]:
         """The arguments that kernels write."""
-        written = {n for launch in self.launches for n in launch.outputs}
+        views = {step.number: step.memory for step in flat(self.steps) if isinstance(step, View)}
+        written = {views.get(n, n) for launch in self.launches for n in launch.outputs}
         return frozenset(written.intersection(range(len(self.arguments))))
 
     def argument(self, number: int) -> str:

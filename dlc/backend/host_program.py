@@ -26,6 +26,7 @@ from dlc.backend.bound_program import (
     Select,
     Slice,
     Step,
+    View,
     While,
     Zero,
 )
@@ -38,6 +39,7 @@ from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.dialects.main_function import attributes_of, bounds_in, kind_in, main_of
 from dlc.dialects.size import ReshapeOp, in_memory, symbols_around
 from dlc.dialects.sized_types import sized_memref
+from dlc.dialects.views import offset_bytes
 from dlc.ir.provenance import ops_of
 
 
@@ -127,6 +129,14 @@ class _Reader:
                     yield Slice(*self._new(op.result), memory, op.begin, layout)
                 case host.ZeroOp():
                     yield self._zero(op)
+                case host.BufferViewOp():
+                    memory, layout = self.numbers[op.memory], layout_of(op.result.type)
+                    yield View(*self._new(op.result), memory, op.offset, layout)
+                case kernel.ViewOp():
+                    yield self._view(op)
+                case kernel.WholeOp():
+                    yield Drop((self.numbers[op.view],))
+                    self.numbers[op.result] = self.numbers[op.viewed.source]
                 case host_flow.SelectOp():
                     yield self._select(op)
                 case host_flow.ForOp():
@@ -191,6 +201,13 @@ class _Reader:
         if isinstance(piece := buffer.owner, host.SliceOp):
             return Zero(number, self.numbers[piece.memory], piece.begin, size)
         return Zero(number, number, 0, size, op.counts)
+
+    def _view(self, op: kernel.ViewOp) -> View:
+        """A box of a tensor, which lies row by row where kernels share the views of it."""
+        whole = default_memref(op.source.type)
+        memory = self.numbers[op.source]
+        layout = Layout(shape_of(op.result), strides_of(whole), torch_dtype(whole.element_type))
+        return View(*self._new(op.result), memory, offset_bytes(op.begin, whole), layout)
 
     def _tensors(self, op: kernel.LaunchOp) -> Iterator[Step]:
         """A launch that makes tensors, each an allocation."""

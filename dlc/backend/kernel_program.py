@@ -80,7 +80,10 @@ def program_around(
 def _written_back(result: SSAValue) -> dict[str, Attribute]:
     """The attributes of a result of `@main`, which may lie in the memory of an argument."""
     value = result
-    while isinstance(op := value.owner, KernelOpBase | kernel.LaunchOp):
+    while isinstance(op := value.owner, KernelOpBase | kernel.LaunchOp | kernel.WholeOp):
+        if isinstance(op, kernel.WholeOp):
+            value = op.viewed.source
+            continue
         callee = op if isinstance(op, KernelOpBase) else op.launched
         assert callee is not None
         pairs = dict(zip(callee.refs, (*op.inputs, *op.outputs), strict=True))

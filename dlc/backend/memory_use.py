@@ -15,6 +15,7 @@ from dlc.backend.bound_program import (
     Select,
     Slice,
     Step,
+    View,
     While,
     bodies_of,
     flat,
@@ -81,7 +82,7 @@ def lifetimes(program: BoundProgram) -> Lifetimes:
     lives = [
         Life(s, Buffer(s.layout.bytes, used.first[s.number], used.last[s.number]))
         for s in flat(program.steps)
-        if isinstance(s, Slice)
+        if isinstance(s, Slice) and not isinstance(s, View)
     ]
     return Lifetimes(used.launches, lives)
 
@@ -108,6 +109,8 @@ class _Uses:
                     used += self._use(step.inputs + step.outputs)
                 case Select():
                     self._places[step.number] = self._places.get(step.whole, (step.whole,))
+                case View():
+                    self._places[step.number] = self._places.get(step.memory, (step.memory,))
                 case For() | While():
                     used += self._loop(step)
                 case If():

@@ -49,16 +49,23 @@ def implementation(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> Implem
     first = next(op for op in launches if op.kernel_name == name)
     values = _Values(*programs, launches)
     group = _closed(first, values, launches)
-    written = {v for op in group for v in op.outputs}
-    inputs = list(dict.fromkeys(v for op in group for v in op.inputs if v not in written))
-    outputs = [v for op in group for v in op.outputs if values.leaves(v, group)]
+    inputs, outputs = dict[SSAValue, None](), dict[SSAValue, None]()
+    for op in group:
+        inputs |= {v: None for v in map(whole_of, op.inputs) if v not in outputs}
+        outputs |= dict.fromkeys(map(whole_of, op.outputs))
+    outputs = [v for v in outputs if values.leaves(v, group)]
     given = [values.known(v) for v in inputs]
     wanted = [values.known(v) for v in outputs]
     given_known, wanted_known = [v for v in given if v], [v for v in wanted if v]
     assert len(given_known) == len(given)
     assert len(wanted_known) == len(wanted)
     ops = _between(given_known, wanted_known)
-    return Implementation(group, inputs, outputs, given_known, wanted_known, ops)
+    return Implementation(group, [*inputs], outputs, given_known, wanted_known, ops)
+
+
+def whole_of(buffer: SSAValue) -> SSAValue:
+    """The buffer that one is a view of, or itself."""
+    return buffer.owner.memory if isinstance(buffer.owner, host.BufferViewOp) else buffer
 
 
 class _Values:
@@ -68,18 +75,21 @@ class _Values:
         self, torch_main: func.FuncOp, main: func.FuncOp, launches: Sequence[host.LaunchOp]
     ) -> None:
         self.ops = [op for op in torch_main.walk() if isinstance(op, AtenOp)]
-        self.writer = {v: op for op in launches for v in op.outputs}
+        self.writers: dict[SSAValue, list[host.LaunchOp]] = {}
+        """Several of what is updated in place."""
         self.readers: dict[SSAValue, list[host.LaunchOp]] = {}
         for op in launches:
-            for value in op.inputs:
+            for value in map(whole_of, op.inputs):
                 self.readers.setdefault(value, []).append(op)
+            for value in map(whole_of, op.outputs):
+                self.writers.setdefault(value, []).append(op)
         arguments = zip(main.body.block.args, torch_main.body.block.args, strict=True)
         self._known: dict[SSAValue, SSAValue] = dict(arguments)
         for op in launches:
             for value, text in zip(op.outputs, values_of(op, len(op.outputs)), strict=True):
                 if text:
                     number, _, result = text.partition(".")
-                    self._known[value] = self.ops[int(number)].results[int(result or 0)]
+                    self._known[whole_of(value)] = self.ops[int(number)].results[int(result or 0)]
         self.returned = _returned(main)
         for value, torch_value in zip(self.returned, _returned(torch_main), strict=True):
             self._known.setdefault(value, torch_value)
@@ -102,10 +112,11 @@ def _closed(
     while True:
         more: set[host.LaunchOp] = set()
         for op in group:
-            for value in op.inputs:
-                if values.known(value) is None and value in values.writer:
-                    more.add(values.writer[value])
-            for value in op.outputs:
+            for value in map(whole_of, op.inputs):
+                if values.known(value) is None:
+                    more.update(values.writers.get(value, ()))
+            for value in map(whole_of, op.outputs):
+                more.update(values.writers[value])
                 if values.known(value) is None:
                     more.update(values.readers.get(value, ()))
         if more <= group:

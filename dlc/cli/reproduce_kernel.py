@@ -9,11 +9,13 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.backend.cuda.print.c_text import Names
 from dlc.backend.kernel_program import Input, program_around
-from dlc.cli.implementation import Implementation, implementation
+from dlc.cli.implementation import Implementation, implementation, whole_of
 from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import Argument, AtenOp
+from dlc.dialects.views import BufferViewOp
 from dlc.escapes import python_comment, python_string
 from dlc.judge.aten_calls import VIEWS
 from dlc.judge.reference import default_epsilon, overload_of
@@ -143,13 +145,22 @@ def _module(found: Implementation, module: ModuleOp, parameters: Sequence[str]) 
     def run(block: Block) -> Sequence[SSAValue]:
         values: dict[SSAValue, SSAValue] = dict(zip(found.inputs, block.args, strict=True))
         for op in found.launches:
+            boxes = {v: v.owner for v in op.inputs if isinstance(v.owner, BufferViewOp)}
+            views: dict[SSAValue, kernel.ViewOp] = {}
+            for buffer, box in boxes.items():
+                view = kernel.ViewOp(values[box.memory], box.begin, shape_of(buffer))
+                block.add_op(view)
+                values[buffer], views[buffer] = view.result, view
             results = [tensor_of(v.type) for v in op.outputs]
             launch = kernel.LaunchOp(op.kernel_name, [values[v] for v in op.inputs], results)
             launch.attributes |= op.attributes
+            block.add_op(launch)
             for buffer, result in zip(op.outputs, launch.results, strict=True):
                 result.name_hint = buffer.name_hint
                 values[buffer] = result
-            block.add_op(launch)
+                if buffer in views:
+                    block.add_op(whole := kernel.WholeOp(views[buffer], result))
+                    values[boxes[buffer].memory] = whole.result
         return [values[v] for v in found.outputs]
 
     inputs = [
@@ -167,5 +178,5 @@ def _alignment(found: Implementation, buffer: SSAValue) -> int:
         for op in found.launches
         if (callee := op.callee) is not None
         for value, ref in zip(op.inputs, callee.input_refs, strict=True)
-        if value is buffer
+        if whole_of(value) is buffer
     )

@@ -66,6 +66,7 @@ from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, span_bytes
+from dlc.dialects.views import BufferViewOp
 from dlc.ir.attributes import i64_attr
 
 ONCE = "once"
@@ -285,4 +286,8 @@ class LaunchOp(LaunchOpBase, Ordered):
         return found
 
 
-Host = Dialect("host", [SliceOp, SelectOp, ZeroOp, LaunchOp, ForOp, WhileOp, IfOp, YieldOp], [])
+Host = Dialect(
+    "host",
+    [SliceOp, SelectOp, BufferViewOp, ZeroOp, LaunchOp, ForOp, WhileOp, IfOp, YieldOp],
+    [],
+)

@@ -200,7 +200,8 @@ class Contents:
         extent = self.extent(value)
         if not zeros:
             self._overwrite_zeros(extent)
-        if not isinstance(extent.source, memref.AllocOp) and not (in_place and _is_mutated(value)):
+        mutated = in_place and _is_mutated(extent.root)
+        if not isinstance(extent.source, memref.AllocOp) and not mutated:
             raise error(op, "writes to allocations only", f"{name_of(value)}, which is none")
         around = _wholes(value)
         for other in [v for v in self.holds if self.extent(v).meets(extent)]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Protocol, runtime_checkable
 
 from xdsl.dialects import func
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -18,6 +17,7 @@ from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.axes import loops_around
 from dlc.dialects.size import in_memory, in_memory_of
 from dlc.dialects.user_outputs import mutated_by
+from dlc.dialects.views import Updating, ViewOp, WholeOp
 from dlc.ir.bounds import bounds, sure
 from dlc.ir.expr import Expr
 
@@ -31,20 +31,18 @@ def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
         if (obstacle := _obstacle(kernel, tensor)) is not None:
             raise VerifyException(f"expected to update {name} in place, found {obstacle}")
         for use in (u for other in in_memory_of(in_memory(tensor)) for u in other.uses):
-            if use.operation is not kernel and not _precedes(use.operation, kernel):
+            if use.operation is kernel or _takes_over(use.operation, kernel):
+                continue
+            if not _precedes(use.operation, kernel):
                 raise VerifyException(
                     f"expected nothing to use {name} once it is updated in place, found "
                     f"'{use.operation.name}'"
                 )
 
 
-@runtime_checkable
-class Updating(Protocol):
-    """A kernel in a graph, or a launch of one."""
-
-    def changes(self, tensor: SSAValue) -> bool:
-        """True if a tensor, one of its inputs, is updated in place."""
-        ...
+def _takes_over(user: Operation, kernel: Operation) -> bool:
+    """True for what names the memory of a tensor once a kernel has updated a view of it."""
+    return isinstance(user, WholeOp) and user.part.owner is kernel
 
 
 def verify_partial(tensors: Iterable[SSAValue]) -> None:
@@ -55,7 +53,7 @@ def verify_partial(tensors: Iterable[SSAValue]) -> None:
     for tensor in tensors:
         for use in tensor.uses:
             user = use.operation
-            if not isinstance(user, Updating):
+            if not isinstance(user, Updating | ViewOp):
                 raise VerifyException(
                     f"expected %{tensor.name_hint or 'value'}, of which a part is stored, to be "
                     f"updated, found '{user.name}', which uses it"

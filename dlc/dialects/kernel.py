@@ -97,6 +97,7 @@ from dlc.dialects.kernel_wgmma import (
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.size_index import WIDEST, size_expr
+from dlc.dialects.views import ViewOp, WholeOp
 from dlc.ir.attributes import INDEX, i64_attr
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
@@ -395,6 +396,8 @@ Kernel = Dialect(
     [
         FuncOp,
         LaunchOp,
+        ViewOp,
+        WholeOp,
         BlockIdOp,
         ThreadIdOp,
         AllocSharedOp,

@@ -44,6 +44,7 @@ stay where they are in memory.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -256,8 +257,12 @@ class ValueOp(IRDLOperation):
         printer.print_attribute(self.result.type)
 
 
+class LiesWithin(IRDLOperation, ABC):
+    """An operation whose result lies in the memory of its first operand."""
+
+
 @irdl_op_definition
-class ReshapeOp(IRDLOperation):
+class ReshapeOp(LiesWithin):
     """
     `%y = size.reshape %x : tensor -> tensor`: the elements in row-major order, of another shape.
 
@@ -293,18 +298,18 @@ class ReshapeOp(IRDLOperation):
 
 
 def in_memory(value: SSAValue) -> SSAValue:
-    """The tensor in whose memory a tensor lies: itself, or what it is a reshape of."""
-    while isinstance(value.owner, ReshapeOp):
-        value = value.owner.source
+    """The tensor in whose memory a tensor lies: itself, or what it is a reshape or view of."""
+    while isinstance(value.owner, LiesWithin):
+        value = value.owner.operands[0]
     return value
 
 
 def in_memory_of(tensor: SSAValue) -> Iterator[SSAValue]:
-    """The tensors that lie in the memory of one: itself, and what is a reshape of it."""
+    """The tensors that lie in the memory of one: itself, and what is a reshape or view of it."""
     yield tensor
     for use in tensor.uses:
-        if isinstance(use.operation, ReshapeOp):
-            yield from in_memory_of(use.operation.result)
+        if isinstance(use.operation, LiesWithin):
+            yield from in_memory_of(use.operation.results[0])
 
 
 def symbols_in(module: Operation) -> dict[str, Symbol]:

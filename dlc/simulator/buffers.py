@@ -31,14 +31,19 @@ class Buffers:
         self._places: dict[SSAValue, tuple[SSAValue, int]] = {a: (a, 0) for a in arguments}
         """The argument or allocation that a buffer lies in, and its first byte there."""
         self._counters: dict[SSAValue, int] = {}
+        self._views: dict[SSAValue, host.BufferViewOp] = {}
+        """What boxes of buffers are, each of which is a buffer."""
 
     def allocate(self, op: memref.AllocOp) -> None:
         assert isinstance(op.memref.type, MemRefType)
         self._memory[op.memref] = np.full(span_bytes(op.memref.type), POISON, np.uint8)
         self._places[op.memref] = op.memref, 0
 
-    def take_part(self, op: host.SliceOp | host_flow.SelectOp) -> None:
+    def take_part(self, op: host.SliceOp | host.BufferViewOp | host_flow.SelectOp) -> None:
         """Makes a buffer of a part of another one."""
+        if isinstance(op, host.BufferViewOp):
+            self._views[op.result] = op
+            return
         memory, begin = self._places[op.memory]
         if isinstance(op, host.SliceOp):
             self._places[op.result] = memory, begin + op.begin
@@ -59,6 +64,8 @@ class Buffers:
 
     def read(self, buffer: SSAValue) -> Array:
         """The elements; what NumPy lacks as float32."""
+        if view := self._views.get(buffer):
+            return self.read(view.memory)[view.box]
         if buffer in self._arguments:
             return self._arguments[buffer]
         elements = self._elements(buffer)
@@ -66,6 +73,11 @@ class Buffers:
         return values_of(elements, type) if is_held(type) else elements.copy()
 
     def write(self, buffer: SSAValue, array: Array) -> None:
+        if view := self._views.get(buffer):
+            whole = self.read(view.memory).copy()
+            whole[view.box] = array
+            self.write(view.memory, whole)
+            return
         if buffer in self._arguments:  # which a kernel updated in place
             self._arguments[buffer] = array
             return

@@ -210,13 +210,18 @@ class _Program:
                     outputs = self._launch(callee, [buffers.read(v) for v in op.inputs])
                     for buffer, array in zip(op.outputs, outputs, strict=True):
                         buffers.write(buffer, array)
+                case kernel.ViewOp():
+                    values[op.result] = values[op.source][op.box]
+                case kernel.WholeOp():
+                    values[op.result] = values[op.viewed.source].copy()
+                    values[op.result][op.viewed.box] = values[op.part]
                 case ReshapeOp():
                     values[op.result] = values[op.source].reshape(shape_of(op.result))
                 case memref.AllocOp():
                     buffers.allocate(op)
                 case host.ZeroOp():
                     buffers.zero(op)
-                case host.SliceOp() | host_flow.SelectOp():
+                case host.SliceOp() | host.BufferViewOp() | host_flow.SelectOp():
                     buffers.take_part(op)
                 case host_flow.ForOp() | host_flow.WhileOp():
                     self._loop(op)

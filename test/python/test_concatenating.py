@@ -5,17 +5,27 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from exported import as_array, build, run
 from harness import apply, parse
 from torch import nn
 from xdsl.dialects.builtin import StringAttr
 
 import dlc
+from dlc.backend.export import export_program
+from dlc.cli.reproduce_kernel import kernel_script
+from dlc.cli.reproduced import check_kernel
+from dlc.dialects.host import BufferViewOp
+from dlc.dialects.host import LaunchOp as LaunchOfBuffers
+from dlc.dialects.kernel import LaunchOp, ViewOp
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
+from dlc.frontend.export.fx import import_program
 from dlc.passes import STEPS
 from dlc.simulator import run_module
 from dlc.target import TARGETS, Target
@@ -83,6 +93,23 @@ class Appended(nn.Module):
         return last(torch.cat(parts[:2], -1)), torch.cat(parts, -1).relu().sum(-1)
 
 
+class Alike(nn.Module):
+    """Layers that append alike, at addresses that are multiples of 16 bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pairs = [(nn.Linear(12 + 8 * n, 5), nn.Linear(5, 8)) for n in range(4)]
+        layers = [layer for pair in pairs for layer in pair]
+        self.layers = nn.ModuleList([nn.Linear(13, 12), *layers])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, *layers = self.layers
+        made: torch.Tensor = first(x)
+        for narrow, wide in zip(layers[::2], layers[1::2], strict=True):
+            made = torch.cat([made, wide(narrow(made).relu())], -1)
+        return made
+
+
 class Skipped(nn.Module):
     """What is made of a convolution, beside that."""
 
@@ -129,6 +156,7 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int, float]] = {
     "rows": (Rows(), (torch.randn(17, 23), torch.randn(29, 17)), 2, 1e6),
     "appended": (Appended(), (torch.randn(33, 13),), 4, 1e6),
     "appended to one row": (Appended(), (torch.randn(1, 13),), 4, 1e7),
+    "alike": (Alike(), (torch.randn(33, 13),), 4, 1e6),
     "skipped": (Skipped(), (torch.randn(2, 3, 10, 6),), 2, 1e7),
     "swapped": (Swapped(), (torch.rand(19, 19) / 9, torch.rand(19, 19) / 9), 1, 1e6),
     "own": (Own(), (torch.randn(31, 17), torch.randn(17, 6)), 3, 1e4),
@@ -163,7 +191,8 @@ def test_every_state_computes_the_same(
     """Of states that differ every third is loaded, others of each case (all with DLC_PREFIX)."""
     model, inputs, count, _ = CASES[name]
     module = parse(loops(name, monkeypatch))
-    updating = [kernel for kernel in kernels_in(module, KernelOp) if kernel.updated_refs]
+    calls = [op for op in module.walk() if isinstance(op, KernelOp | LaunchOp)]
+    updating = [op for op in calls if any(map(op.changes, op.inputs))]
     assert len(updating) == count - 1, module
     expected = model(*inputs)
     parameters = [p.detach() for p in model.parameters()]
@@ -180,6 +209,55 @@ def test_every_state_computes_the_same(
     arrays = [tensor.numpy() for tensor in (*inputs, *parameters)]
     results = [torch.from_numpy(result) for result in run_module(module, arrays)]
     torch.testing.assert_close(results, [expected] if len(results) == 1 else [*expected])
+
+
+def test_kernels_that_store_elsewhere_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three layers that append eight columns each, the last kernel is compiled once."""
+    module = parse(loops("alike", monkeypatch))
+    views = [op for op in module.walk() if isinstance(op, ViewOp)]
+    assert [view.begin for view in views] == [(0, 12), (0, 20), (0, 28)], module
+    assert sum(isinstance(op, LaunchOp) for op in module.walk()) == 2
+    for step in AFTER:
+        apply(module, step)
+    boxes = [op.box for op in module.walk() if isinstance(op, BufferViewOp)]
+    assert boxes == [(slice(0, 33), slice(n, n + 8)) for n in (12, 20, 28)]
+
+
+def test_a_program_of_views_is_saved_exported_and_reproduced(
+    tmp_path: Path, scheduler: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, inputs, _, clock = CASES["alike"]
+    monkeypatch.setitem(TARGETS, "sm_90", slow_chip(clock))
+    expected = module(*inputs)
+    compiled = dlc.compile(module, inputs, target="sm_90", backend="host")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), expected)
+        compiled.save(tmp_path / "alike.dlc")
+        again = dlc.load_program(tmp_path / "alike.dlc")(*inputs)
+    torch.testing.assert_close(again, expected)
+
+    variant = compiled.variants[0]
+    kernels = variant.module("kernel")
+    folder = tmp_path / "program"
+    export_program(kernels, folder)
+    build(folder, scheduler)
+    bound = variant.program.bind(inputs)
+    for argument, tensor in zip(variant.program.arguments, bound, strict=True):
+        np.save(folder / argument.name, as_array(tensor))
+    assert run(folder).stderr == ""
+    exported = torch.from_numpy(np.load(folder / "out" / "0.npy"))
+    torch.testing.assert_close(exported, expected.detach())
+
+    program = import_program(module, inputs).module
+    launches = [op for op in kernels.walk() if isinstance(op, LaunchOfBuffers)]
+    (name,) = {op.kernel_name for op in launches if _writes_view(op)}
+    scope: dict[str, Any] = {"__name__": "script"}
+    exec(kernel_script(program, kernels, name), scope)
+    assert check_kernel(scope["KERNEL"], scope["operations"], []) == 0
+
+
+def _writes_view(launch: LaunchOfBuffers) -> bool:
+    return any(isinstance(buffer.owner, BufferViewOp) for buffer in launch.outputs)
 
 
 class Scanned(nn.Module):

@@ -10,6 +10,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dlc.dialects import host, kernel
 from dlc.dialects.access import IndexedOp
+from dlc.dialects.host_order import Extent
+from dlc.dialects.size import in_memory
 
 
 def kept_inputs(module: ModuleOp) -> dict[str, list[int]]:
@@ -32,9 +34,9 @@ def _launches(module: ModuleOp) -> Iterator[host.LaunchOp | kernel.LaunchOp]:
 
 def _written(launch: host.LaunchOp | kernel.LaunchOp) -> Iterator[SSAValue]:
     if isinstance(launch, host.LaunchOp):
-        yield from launch.outputs
+        yield from (Extent.of(value).root for value in launch.outputs)
     else:
-        yield from (value for value in launch.inputs if launch.changes(value))
+        yield from (in_memory(value) for value in launch.inputs if launch.changes(value))
 
 
 def _of_program(value: SSAValue) -> bool:

@@ -42,6 +42,10 @@ class Lifetimes:
                 self._update(op)
                 for value in (*op.inputs, *op.outputs):
                     used += self._use(value)
+            elif isinstance(op, kernel.ViewOp):
+                self.places[op.result] = self._places_of(op.source)
+            elif isinstance(op, kernel.WholeOp):
+                self.places[op.result] = self._places_of(op.view)
             elif isinstance(op, flow.FLOW):
                 used += self._control(op)
             elif isinstance(op, flow.YieldOp):
@@ -54,14 +58,17 @@ class Lifetimes:
         assert op.callee is not None
         pairs = dict(zip(op.callee.refs, (*op.inputs, *op.outputs), strict=True))
         for output, input in op.callee.updated_refs.items():
-            places = self.places.setdefault(pairs[input], (pairs[input],))
+            places = self._places_of(pairs[input])
             if pairs[output] in self.places:
                 what = f"{_shown(pairs[output])}, which lies where {_shown(pairs[input])} does"
                 fail(op, f"expected control flow to carry something else than {what}")
             self.places[pairs[output]] = places
 
+    def _places_of(self, value: SSAValue) -> tuple[SSAValue, ...]:
+        return self.places.setdefault(value, (value,))
+
     def _use(self, value: SSAValue) -> Sequence[SSAValue]:
-        places = self.places.setdefault(value, (value,))
+        places = self._places_of(value)
         for place in places:
             self.first.setdefault(place, self.now)
             self.last[place] = self.now

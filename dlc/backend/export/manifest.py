@@ -56,6 +56,7 @@ from dlc.backend.bound_program import (
     Select,
     Slice,
     Step,
+    View,
     While,
     Zero,
     flat,
@@ -158,7 +159,8 @@ def _made(step: Step, plan: ExportPlan) -> Iterator[dict[str, Any]]:
     if not isinstance(step, Allocate | Slice | Select):
         return
     name = plan.names[step.number]
-    kind = {Allocate: "allocation", Slice: "slice", Select: "element"}[type(step)]
+    kinds = {Allocate: "allocation", Slice: "slice", View: "slice", Select: "element"}
+    kind = kinds[type(step)]
     made = {"name": name, "kind": kind, **_layout(plan, name)}
     if isinstance(step, Slice):
         made |= {"memory": plan.names[step.memory], "offset": step.offset}

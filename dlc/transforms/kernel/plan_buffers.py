@@ -71,7 +71,8 @@ class PlanBuffersPass(ModulePass):
             return
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             inside = [o for block in flow.blocks_of(function.body.block) for o in block.ops]
-            known = (kernel.LaunchOp, *flow.FLOW, flow.YieldOp, func.ReturnOp)
+            views = (kernel.ViewOp, kernel.WholeOp)
+            known = (kernel.LaunchOp, *views, *flow.FLOW, flow.YieldOp, func.ReturnOp)
             end = function.body.block.last_op
             tensors = all(isinstance(type, TensorType) for type in function.body.block.arg_types)
             planned = not tensors or not all(isinstance(o, known) for o in inside)

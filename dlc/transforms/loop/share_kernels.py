@@ -11,11 +11,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from dlc.dialects import loop
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import KernelOpBase, kernels_in
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 from dlc.remarks import remark
+from dlc.transforms.loop.sharing.updated_boxes import Boxed, boxed
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,37 @@ class ShareKernelsPass(ModulePass):
     %b = loop.kernel @exp(%a: memref<64xf32> = %a) -> (%b: memref<64xf32>) { … }
     %d = kernel.launch @exp(%c) : (tensor<64xf32>) -> (tensor<64xf32>)
     ```
+    Kernels that would be one but for where in a tensor they store, as those of a concatenation's
+    pieces, each get a view of what they store to (`dlc.dialects.views`).
     """
 
     name = "share-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        _view_boxes(op)
         alike: dict[Hashable, list[KernelOpBase]] = {}
         for kernel in kernels_in(op, KernelOpBase):
             alike.setdefault(structure(kernel), []).append(kernel)
         for first, *others in alike.values():
             if others:
                 share(first, others)
+
+
+def _view_boxes(module: ModuleOp) -> None:
+    """Has kernels that differ in the places of a tensor that they update do so by views of it."""
+    alike: dict[Hashable, list[Boxed]] = {}
+    for kernel in kernels_in(module, loop.KernelOp):
+        if (found := boxed(kernel)) is not None:
+            alike.setdefault(structure(found.alone), []).append(found)
+    for group in alike.values():
+        differ = len({structure(one.kernel) for one in group}) > 1
+        for one in group:
+            if not differ:
+                one.alone.erase()
+                continue
+            name, places = one.kernel.name_, ", ".join(map(str, one.begin))
+            one.replace()
+            remark(ShareKernelsPass.name, name, f"updates a view at [{places}]")
 
 
 def share(first: KernelOpBase, others: Sequence[KernelOpBase]) -> None:

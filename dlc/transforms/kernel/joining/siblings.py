@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dlc.analysis.kernel.roles import registers_set
 from dlc.dialects import kernel
 from dlc.dialects.kernel_grids import waits_for_grids
+from dlc.dialects.size import in_memory, in_memory_of
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.target import WARP
 
@@ -57,7 +58,8 @@ class Siblings:
             first <= self._place(use.operation) < last
             for value in other.inputs
             if other.changes(value)
-            for use in value.uses
+            for same in in_memory_of(in_memory(value))
+            for use in same.uses
         )
 
     def _is_there(self, value: SSAValue, place: int) -> bool:

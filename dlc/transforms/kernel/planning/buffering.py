@@ -46,6 +46,10 @@ class Buffering:
             match op:
                 case kernel.LaunchOp():
                     self._launch(op)
+                case kernel.ViewOp():
+                    self._view(op)
+                case kernel.WholeOp():
+                    self._whole(op)
                 case flow.ForOp():
                     self._for(op)
                 case flow.WhileOp():
@@ -104,6 +108,17 @@ class Buffering:
         for made in (*before, new):
             made.location = launch.location
         Rewriter.replace_op(launch, [*before, new], buffers)
+
+    def _view(self, op: kernel.ViewOp) -> None:
+        """A box of a buffer, with the strides of that."""
+        new = host.BufferViewOp(op.source, op.begin, self._type(op.result))
+        new.location, new.result.name_hint = op.location, op.result.name_hint
+        Rewriter.replace_op(op, new)
+
+    def _whole(self, op: kernel.WholeOp) -> None:
+        view = op.view.owner
+        assert isinstance(view, host.BufferViewOp)
+        Rewriter.replace_op(op, [], [view.memory])
 
     def _for(self, op: flow.ForOp) -> None:
         block, pieces = op.body.block, list(op.pieces)

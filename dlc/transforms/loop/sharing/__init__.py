@@ -1,0 +1,1 @@
+"""Kernels that are one but for where they store."""
