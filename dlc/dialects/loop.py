@@ -22,8 +22,8 @@ The `loop` dialect: one kernel is one loop nest over memrefs (Loop IR).
 ```
 
 Scalars are `arith` and `math`. A `for` has independent points, but for what a `scan` in it folds of
-them (`dlc.dialects.scan_ops`); a `reduce` is an SSA value, so no accumulator exists that could be
-read half-way. Subscripts and conditions: `dlc.dialects.access`.
+them or a `sort` puts in order (`dlc.dialects.scan_ops`); a `reduce` is an SSA value, so no
+accumulator exists that could be read half-way. Subscripts and conditions: `dlc.dialects.access`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dlc.dialects.in_place import verify_points
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
-from dlc.dialects.scan_ops import ScanOpBase
+from dlc.dialects.scan_ops import AlongOpBase, ScanOpBase, SortOpBase, verify_sorted
 from dlc.dialects.size_index import extents_at, size_expr
 from dlc.dialects.stored_parts import verify_reads_of_parts
 from dlc.ir.bounds import bounds, within
@@ -104,17 +104,45 @@ class ScanOp(ScanOpBase):
 
     def verify_(self) -> None:
         super().verify_()
-        around = self.parent_op()
-        axes = around.axes if isinstance(around, ForOp) else ()
-        if len(axes) != 1 or self.place != Expr.of(axes[0]):
-            raise VerifyException(
-                "expected a scan along the axis of a loop.for that it stands in, which has no other"
-            )
+        _loop_along(self)
 
 
-def scans_in(loop: ForOp) -> list[ScanOp]:
-    """The scans along the axis of a loop."""
-    return [op for op in loop.body.block.ops if isinstance(op, ScanOp)]
+@irdl_op_definition
+class SortOp(SortOpBase):
+    """
+    `%s = loop.sort %a along %k : i64`: what a value is at the points of the only axis of the loop
+    that it stands in, in rising order.
+    """
+
+    name = "loop.sort"
+
+    def verify_(self) -> None:
+        super().verify_()
+        around = _loop_along(self)
+        if around.is_size(around.axes[0]):
+            raise VerifyException("expected a number of points to sort, found a size")
+        verify_sorted([r.type for r in self.results], around.extent(around.axes[0]))
+
+
+def _loop_along(op: AlongOpBase) -> ForOp:
+    """The loop along whose axis an operation goes. VerifyException if there is none."""
+    around = op.parent_op()
+    if isinstance(around, ForOp) and len(around.axes) == 1 and op.place == Expr.of(around.axes[0]):
+        return around
+    what = op.name.partition(".")[2]
+    raise VerifyException(
+        f"expected a {what} along the axis of a loop.for that it stands in, which has no other"
+    )
+
+
+def scans_in(loop: ForOp) -> list[AlongOpBase]:
+    """The scans and sorts along the axis of a loop."""
+    return [op for op in loop.body.block.ops if isinstance(op, AlongOpBase)]
+
+
+def sorts_in(loop: ForOp) -> list[SortOp]:
+    """The sorts along the axis of a loop."""
+    return [op for op in loop.body.block.ops if isinstance(op, SortOp)]
 
 
 @irdl_op_definition
@@ -188,7 +216,7 @@ def _size_as_integer(builder: Builder, size: Size, at: Operation) -> SSAValue:
 
 Loop = Dialect(
     "loop",
-    [KernelOp, ForOp, ReduceOp, ScanOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
+    [KernelOp, ForOp, ReduceOp, ScanOp, SortOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
     [],
     [ArithConstants()],
 )

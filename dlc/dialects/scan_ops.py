@@ -1,11 +1,15 @@
 """
-The scan of the loop and the tile dialect: at each point of an axis, the fold of all points so far.
+What the loop and the tile dialect do along an axis: scans, which have at each of its points the
+fold of all points so far, and sorts, which put what values are at them in order.
 
 ```
 loop.for %k in 64 {
   %a = loop.load %x[%k] : memref<64xf32>
   %sum = loop.scan add %a along %k : f32
   loop.store %sum, %y[%k] : memref<64xf32>
+  %key = loop.load %n[%k] : memref<64xi32>
+  %next = loop.sort %key along %k : i32
+  loop.store %next, %z[%k] : memref<64xi32>
 }
 ```
 """
@@ -15,8 +19,8 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IndexType, StringAttr, i32, i64
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -36,31 +40,59 @@ from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.quick_operations import segment_sizes
 
 
-class ScanOpBase(IndexedOp, ABC):
+class AlongOpBase(IndexedOp, ABC):
     """
-    `%p = d.scan add %a along expr (among(%row, %t))? : f32`
-
-    Folds, with a monoid, what a value is at all points of the loops around it whose place, which
-    the expression numbers, is not after that of the point; at axes that the place does not mention,
-    points are scanned apart. Several values are scanned together, as `d.reduce` folds them. Where
-    the place mentions threads by their numbers, `among` lists all that number threads of a block,
-    the last one running fastest.
+    Gives, at each point of the loops around it, something of what values are at all points there:
+    the place, an index expression, numbers these in their order. At axes that the place does not
+    mention, there are such rows of points of their own. Where it mentions threads by their numbers,
+    `among` lists all that number threads of a block, the last one running fastest.
     """
 
-    monoid_name = prop_def(StringAttr, prop_name="monoid")
     values = var_operand_def(AnyAttr())
     indices = var_operand_def(IndexType())
     threads = var_operand_def(IndexType())
     results_ = var_result_def(AnyAttr())
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    custom_directives = (Name, Value, SameType)
-    assembly_format = (
-        "custom<Name>($monoid) $values `along` custom<Value>($indices, $map, $conditions)"
-        " (`among` `(` $threads^ `)`)? attr-dict"
-        " `:` custom<SameType>(type($values), type($results_))"
-    )
     traits = traits_def(MemoryReadEffect())
+
+    @property
+    def place(self) -> Expr:
+        """What numbers the points in their order."""
+        return self.subscripts[0]
+
+    def bind(self, threads: Sequence[SSAValue]) -> None:
+        """Says which values number the threads of a block."""
+        segments = [self.values, self.indices, threads]
+        self.operands = [value for segment in segments for value in segment]
+        sizes = segment_sizes(tuple([len(segment) for segment in segments]))
+        self.properties["operandSegmentSizes"] = sizes
+
+    def verify_(self) -> None:
+        self.verify_index(1, f"a {self.name.partition('.')[2]}")
+        if [v.type for v in self.values] != [r.type for r in self.results]:
+            raise VerifyException("expected results of the values' types")
+
+
+_FORMAT = (
+    "$values `along` custom<Value>($indices, $map, $conditions)"
+    " (`among` `(` $threads^ `)`)? attr-dict"
+    " `:` custom<SameType>(type($values), type($results_))"
+)
+
+
+class ScanOpBase(AlongOpBase, ABC):
+    """
+    `%p = d.scan add %a along expr (among(%row, %t))? : f32`
+
+    Folds, with a monoid, what a value is at all points whose place is not after that of the point.
+    Several values are scanned together, as `d.reduce` folds them.
+    """
+
+    monoid_name = prop_def(StringAttr, prop_name="monoid")
+
+    custom_directives = (Name, Value, SameType)
+    assembly_format = f"custom<Name>($monoid) {_FORMAT}"
 
     def __init__(self, monoid: str, values: Sequence[SSAValue], place: Expr) -> None:
         indices, map, _ = index_parts([place], [])
@@ -74,20 +106,39 @@ class ScanOpBase(IndexedOp, ABC):
     def monoid(self) -> Monoid:
         return MONOIDS[self.monoid_name.data]
 
-    @property
-    def place(self) -> Expr:
-        """What numbers the points in the order in which they are folded."""
-        return self.subscripts[0]
+    def verify_(self) -> None:
+        super().verify_()
+        verify_monoid(self.monoid_name.data, [r.type for r in self.results])
 
-    def bind(self, threads: Sequence[SSAValue]) -> None:
-        """Says which values number the threads of a block."""
-        segments = [self.values, self.indices, threads]
-        self.operands = [value for segment in segments for value in segment]
-        sizes = segment_sizes(tuple([len(segment) for segment in segments]))
-        self.properties["operandSegmentSizes"] = sizes
+
+class SortOpBase(AlongOpBase, ABC):
+    """
+    `%s, … = d.sort %a, … along expr (among(%row, %t))? : i64, …`
+
+    At the point of place n what the values are at the point that comes n-th in rising order: of the
+    first value, of the second where that is equal, and so on. There are 2^m points.
+    """
+
+    custom_directives = (Value, SameType)
+    assembly_format = _FORMAT
+
+    def __init__(self, values: Sequence[SSAValue], place: Expr) -> None:
+        indices, map, _ = index_parts([place], [])
+        super().__init__(
+            operands=[values, indices, []],
+            properties={"map": map},
+            result_types=[[v.type for v in values]],
+        )
 
     def verify_(self) -> None:
-        self.verify_index(1, "a scan")
-        verify_monoid(self.monoid_name.data, [r.type for r in self.results])
-        if [v.type for v in self.values] != [r.type for r in self.results]:
-            raise VerifyException("expected results of the values' types")
+        super().verify_()
+        verify_sorted([r.type for r in self.results])
+
+
+def verify_sorted(types: Sequence[Attribute], points: int | None = None) -> None:
+    """VerifyException unless values of these types, at so many points, can be sorted."""
+    if not types or not all(t in (i32, i64) for t in types):
+        found = ", ".join(map(str, types)) or "nothing"
+        raise VerifyException(f"expected i32 or i64 to sort, found {found}")
+    if points is not None and (points < 1 or points & (points - 1)):
+        raise VerifyException(f"expected a power of two of points to sort, found {points}")

@@ -52,9 +52,11 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
+from dlc.dialects.scan_ops import verify_sorted
 from dlc.dialects.size import check_declared, check_sizes
 from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
+from dlc.ir.sizes import Size
 
 Scalar = FloatAttr | IntegerAttr
 
@@ -284,6 +286,58 @@ class ScanOp(IRDLOperation):
 
 
 @irdl_op_definition
+class SortOp(IRDLOperation):
+    """
+    `%s = tensor_ir.sort first 8 along 1 (%x) : tensor -> tensor`
+
+    The first elements along an axis, of 2^m, in rising order. Several inputs of one shape are
+    sorted together: by the first one, by the second where that is equal, and so on.
+    """
+
+    name = "tensor_ir.sort"
+    count = prop_def(IntegerAttr.constr(i64))
+    axis = prop_def(IntegerAttr.constr(i64))
+    inputs = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    custom_directives = (Tensors, ResultTypes)
+    assembly_format = (
+        "`first` $count `along` $axis ` ` `(` $inputs `)`"
+        " `:` custom<Tensors>(type($inputs)) custom<ResultTypes>(type($results_)) attr-dict"
+    )
+    traits = traits_def(Pure())
+
+    def __init__(self, axis: int, inputs: Sequence[SSAValue], count: int) -> None:
+        shape = list(shape_of(inputs[0]))
+        shape[axis] = count
+        super().__init__(
+            operands=[inputs],
+            properties={"count": IntegerAttr(count, i64), "axis": IntegerAttr(axis, i64)},
+            result_types=[[sized_tensor(element_of(v), shape) for v in inputs]],
+        )
+
+    def verify_(self) -> None:
+        _verify_sizes(self)
+        types = [element_of(v) for v in self.inputs]
+        verify_sorted(types)
+        shape = list(shape_of(self.inputs[0]))
+        if any(shape_of(v) != tuple(shape) for v in self.inputs):
+            raise VerifyException("expected inputs of one shape")
+        _verify_axis(self.axis, self.inputs[0])
+        axis, count = self.axis.value.data, self.count.value.data
+        points = shape[axis]
+        if isinstance(points, Size):
+            raise VerifyException("expected a number of points to sort, found a size")
+        verify_sorted(types, points)
+        if not 1 <= count <= points:
+            raise VerifyException(f"expected the first 1 to {points} elements, found {count}")
+        shape[axis] = count
+        if [r.type for r in self.results] != [sized_tensor(t, shape) for t in types]:
+            raise VerifyException(
+                f"expected results of the types of the inputs, of {count} elements along the axis"
+            )
+
+
+@irdl_op_definition
 class IndexMapOp(IRDLOperation):
     """
     ```
@@ -433,6 +487,6 @@ class GatherOp(IRDLOperation):
 
 TensorIR = Dialect(
     "tensor_ir",
-    [ConstantOp, IotaOp, YieldOp, ElementwiseOp, ReduceOp, ScanOp, IndexMapOp, GatherOp],
+    [ConstantOp, IotaOp, YieldOp, ElementwiseOp, ReduceOp, ScanOp, SortOp, IndexMapOp, GatherOp],
     [],
 )

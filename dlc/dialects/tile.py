@@ -93,7 +93,7 @@ from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
-from dlc.dialects.scan_ops import ScanOpBase
+from dlc.dialects.scan_ops import ScanOpBase, SortOpBase
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.dialects.tile_combine import CombineOp
 from dlc.dialects.tile_stores import AtomicAddOp, StoreOp
@@ -390,6 +390,16 @@ class ScanOp(ScanOpBase):
     name = "tile.scan"
 
 
+@irdl_op_definition
+class SortOp(SortOpBase):
+    """
+    `%s = tile.sort %a along %t * 4 + %kv (among(%row, %t))? : i64`: what a value is at all points
+    of thread and register axes, or of a serial one, in rising order.
+    """
+
+    name = "tile.sort"
+
+
 def tile_ops(func: Operation) -> Iterator[Operation]:
     """The operations of this dialect that a kernel still has."""
     return (op for op in func.walk() if op.dialect_name() == Tile.name)
@@ -411,6 +421,7 @@ Tile = Dialect(
         SelectOp,
         CombineOp,
         ScanOp,
+        SortOp,
         StageOp,
         ComputeOp,
         HoldOp,

@@ -4,9 +4,9 @@ The estimate of a loop kernel's time on a target, by which fusion decides.
 A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
 bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
 "Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
-does one after the other, those of scans with what their threads exchange. A contraction that the
-schedule will tile takes what its best tiling does (`dlc.schedule.tiling`), so that fusion and
-schedule go by one estimate.
+does one after the other, those of scans and sorts with what their threads exchange. A contraction
+that the schedule will tile takes what its best tiling does (`dlc.schedule.tiling`), so that fusion
+and schedule go by one estimate.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import ending_seconds
 from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import issued_slots, reduced_rows, scan_seconds, split_rows
+from dlc.schedule.sorted_rows import sort_seconds
 from dlc.schedule.tiling import best_candidate
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
@@ -170,6 +171,7 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         target.start_seconds + drawn,
         first + steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
         scan_seconds(kernel, target),
+        sort_seconds(kernel, target),
     )
     seconds = target.launch_seconds + longest + ending
     busy = max(computing, drawn)

@@ -44,6 +44,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
+from dlc.schedule.sorted_rows import sort_plan
 from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings, stages
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
@@ -151,7 +152,8 @@ def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Probl
     if flat and reduces:
         schedule = _cooperative(outer, reduces, long_sums(kernel), target, along_size)
         scans = any(isinstance(op, loop.ForOp) for op in reduces)
-        what = "a scan" if scans else "a reduce"
+        sorts = sort_plan(outer, reduces, target) is not None
+        what = "a sort" if sorts else "a scan" if scans else "a reduce"
         return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
     if outer:
         apart = accumulators([_lengths(op) for op in long_sums(kernel)])
@@ -329,7 +331,8 @@ def _cooperative(
     along_size: bool,
 ) -> str:
     """Threads share rows as `row_plan` has it; without one, points are dealt over threads."""
-    plan = row_plan(outer, reduces, target)
+    sorts = any(isinstance(op, loop.ForOp) and loop.sorts_in(op) for op in reduces)
+    plan = (sort_plan if sorts else row_plan)(outer, reduces, target)
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     every = [_lengths(op) for op in reduces]
     lengths = [_lengths(op) for op in sums]

@@ -287,11 +287,14 @@ def split_rows(kernel: loop.KernelOp, target: Target) -> RowPlan | None:
 
 
 def scan_seconds(kernel: loop.KernelOp, target: Target) -> float:
-    """The time of the iterations of scans that follow each other on an SM; 0 without scans."""
+    """
+    The time of the iterations of scans that follow each other on an SM; 0 without scans, and
+    beside sorts.
+    """
     outer = outer_loop(kernel)
     sweeps = row_sweeps(list((outer or kernel).body.block.ops))
     scans = [op for op in sweeps if isinstance(op, loop.ForOp)]
-    if not scans:
+    if not scans or any(map(loop.sorts_in, scans)):
         return 0
     row_count = prod(outer.hint(a) for a in outer.axes) if outer else 1
     plan = row_plan(outer, sweeps, target) or RowPlan(1, BLOCK_THREADS, 1, 1, 1, True)

@@ -80,6 +80,9 @@ class Target:
     """Fused multiply-adds that an SM starts in a clock."""
     issue_lanes: int = 128
     """Threads for which an SM issues an instruction in a clock: four warps."""
+    integer_lanes: int = 64
+    """Comparisons, minima and selections that an SM starts in a clock (CUDA C++ Programming Guide,
+    "Arithmetic Instructions")."""
     special_lanes: int = 16
     """Powers, logarithms and the like that an SM starts in a clock."""
     registers_per_sm: int = 65536

@@ -698,6 +698,29 @@ def running_product(n: int) -> Case:
     return Case(f"running_product_{n}", text, (x,), lambda x: [x.cumprod()], n)
 
 
+def sorted_rows(rows: int, columns: int) -> Case:
+    """Each row in order, its numbers with where they were: few different ones."""
+    x = np.random.default_rng(1).integers(-3, 4, (rows, columns)).astype(np.float32)
+    type, at = _memref([rows, columns]), _memref([rows, columns], "i64")
+    body = f"""
+    loop.for %row in {rows} {{
+      loop.for %k in {columns} {{
+        %a = loop.load %x[%row, %k] : {type}
+        %n = arith.fptosi %a : f32 to i32
+        %k0 = loop.index %k
+        %k1 = arith.index_cast %k0 : index to i64
+        %s, %i = loop.sort %n, %k1 along %k : i32, i64
+        %f = arith.sitofp %s : i32 to f32
+        loop.store %f, %y[%row, %k] : {type}
+        loop.store %i, %at[%row, %k] : {at}
+      }}
+    }}"""
+    text = _module("sorted_rows", {"x": x}, {"y": [rows, columns], "at": at}, body)
+    order = x.argsort(axis=1, kind="stable")
+    expected = [np.take_along_axis(x, order, 1), order]
+    return Case(f"sorted_rows_{rows}x{columns}", text, (x,), lambda x: expected, columns)
+
+
 def pad_pointwise(rows: int, columns: int) -> Case:
     """Each element plus its left neighbour (1 at the edge), times a row's factor."""
     x, w = _normal(1, rows, columns), _normal(2, rows)

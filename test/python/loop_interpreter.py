@@ -106,6 +106,8 @@ class Machine:
                 self.values[op.result] = chosen
             case loop.ScanOp():
                 self.scan(op)
+            case loop.SortOp():
+                self.sort(op)
             case loop.YieldOp():
                 pass
             case arith.IndexCastOp():
@@ -184,12 +186,7 @@ class Machine:
 
     def scan(self, op: loop.ScanOp) -> None:
         """Folds each prefix of the axis, which is that of the innermost loop, on its own."""
-        axis = len(self.extents) - 1
-        whole = [
-            np.broadcast_to(v := self.values[value], [*v.shape[:axis], n, *v.shape[axis + 1 :]])
-            for value in op.values
-            for n in [self.extents[axis]]
-        ]
+        axis, whole = self._along(op)
         identity = [scalar(a) for a in op.monoid.identity([r.type for r in op.results])]
         prefixes = [
             _fold(
@@ -199,6 +196,21 @@ class Machine:
         ]
         for result, arrays in zip(op.results, zip(*prefixes, strict=True), strict=True):
             self.values[result] = np.concatenate(arrays, axis)
+
+    def sort(self, op: loop.SortOp) -> None:
+        axis, whole = self._along(op)
+        arrays = np.broadcast_arrays(*whole)
+        order = np.lexsort(arrays[::-1], axis)
+        for result, array in zip(op.results, arrays, strict=True):
+            self.values[result] = np.take_along_axis(array, order, axis)
+
+    def _along(self, op: loop.ScanOp | loop.SortOp) -> tuple[int, list[Array]]:
+        """The axis of the innermost loop, and what values are at all of its points."""
+        axis = len(self.extents) - 1
+        n = self.extents[axis]
+        values = [self.values[value] for value in op.values]
+        shapes = [[*v.shape[:axis], n, *v.shape[axis + 1 :]] for v in values]
+        return axis, [np.broadcast_to(v, s) for v, s in zip(values, shapes, strict=True)]
 
 
 def _constant(value: Attribute) -> Array:

@@ -323,6 +323,13 @@ def scan(op: tensor_ir.ScanOp, values: Values) -> list[Array]:
     return [np.stack(arrays, axis) for arrays in zip(*prefixes, strict=True)]
 
 
+def sort(op: tensor_ir.SortOp, values: Values) -> list[Array]:
+    axis, whole = op.axis.value.data, [values[v] for v in op.inputs]
+    order = np.lexsort(whole[::-1], axis)
+    first = np.take(order, range(op.count.value.data), axis)
+    return [np.take_along_axis(v, first, axis) for v in whole]
+
+
 def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
     axes = tuple(int(a) for a in op.axes.get_values())
     return fold(op.monoid.data, axes, [values[v] for v in op.inputs])
@@ -368,4 +375,5 @@ TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
     tensor_ir.GatherOp: gather,
     tensor_ir.ReduceOp: reduce,
     tensor_ir.ScanOp: scan,
+    tensor_ir.SortOp: sort,
 }

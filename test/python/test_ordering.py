@@ -21,11 +21,11 @@ from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering, scatt
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-@pytest.fixture(params=[3, 1000], ids=["merged", "counted"])
+@pytest.fixture(params=[3, 32, 1024], ids=["merged", "again", "at-once"])
 def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of so many elements at most are ordered without a merge."""
-    monkeypatch.setattr(ordering, "LEAST_RUN", request.param)
-    monkeypatch.setattr(ordering, "COUNTED", 0)
+    """Runs of so many elements at most are sorted at once."""
+    monkeypatch.setattr(ordering, "BLOCK_RUN", request.param)
+    monkeypatch.setattr(ordering, "COUNTED_RUN", 2)
 
 
 @pytest.fixture

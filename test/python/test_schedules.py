@@ -68,6 +68,7 @@ COLUMNS = (
     "stage-inputs{budget=8192},mark-unroll{limit=8}"
 )
 SCANNED_COLUMNS = "tileify,cooperative-reduce{threads=4 rows=8 vector=2 order=rows}"
+SORTED = "tileify,cooperative-reduce{threads=16 rows=4 vector=4 order=rows}"
 WARPS = "tileify,cooperative-reduce{threads=96 rows=1 vector=2},mark-unroll{limit=2}"
 CASCADE = (
     "tileify,chunk-matmul-k{bk=8 vector=4},blockify-launch{block=8,8 thread=4,8 last=2 waves=2},"
@@ -222,6 +223,7 @@ OTHERS = (
         loop_cases.running_best(131, 20),
         loop_cases.running_best(64, 64),
     ),
+    other(SORTED, loop_cases.sorted_rows(5, 64), loop_cases.sorted_rows(8, 64)),
     other(WARPS, loop_cases.running_product(1000), loop_cases.running_product(512)),
     other(
         POINTS,
@@ -403,6 +405,11 @@ EDGES = (
     loop_cases.running_sums(2, 0),
     loop_cases.running_sums(33, 127),
     loop_cases.running_sums(200, 600),
+    loop_cases.sorted_rows(3, 1),
+    loop_cases.sorted_rows(0, 4),
+    loop_cases.sorted_rows(5, 2),
+    loop_cases.sorted_rows(70, 16),
+    loop_cases.sorted_rows(3, 512),
     loop_cases.running_best(1, 7),
     loop_cases.running_best(300, 70),
     loop_cases.running_best(7, 300),

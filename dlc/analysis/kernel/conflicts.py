@@ -13,10 +13,11 @@ Buffers count as a whole, but for their slots: where the first subscript of an a
 meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
 through iteration by iteration, until every slot has been in every state. An asynchronous copy
 writes when it is issued and again at the wait that completes its group; likewise a product of a
-warpgroup reads until its wait. What the tensor memory
-accelerator writes is left out: mbarriers order it, of which only the initialization counts. Where
-two accesses deal the elements of a buffer to the threads alike, a thread meets only its own; where
-both are of places that each warp has for itself, those who put them there order them.
+warpgroup reads until its wait. What the tensor memory accelerator writes is left out: mbarriers
+order it, of which only the initialization counts. Where two accesses deal the elements of a buffer
+to the threads alike, or threads' numbers alone say what they touch and it is nothing of another's,
+a thread meets only its own; where both are of places that each warp has for itself, those who put
+them there order them.
 """
 
 from __future__ import annotations
@@ -322,6 +323,8 @@ class _Walk:
             if dealt and dealt == self._slots.run(earlier.op):
                 continue
             if is_of_warp and self._slots.is_of_warp(earlier.op):
+                continue
+            if self._slots.each_its_own(earlier.op, access.op):
                 continue
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None

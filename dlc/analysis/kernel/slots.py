@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.analysis.kernel.index_values import expanded
+from dlc.analysis.kernel.thread_places import ThreadPlaces
 from dlc.dialects import kernel
 from dlc.dialects.kernel_clusters import buffer_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
@@ -71,6 +72,7 @@ class Slots:
         self.at: dict[SSAValue, int] = {}
         """The iteration of the loops being played through."""
         self._asked = Analyses()  # barriers may come and go
+        self._places = ThreadPlaces()
         self._known: dict[object, int | None] = {}
         self._taken: dict[object, bool | None] = {}
         for op in func.walk():
@@ -114,6 +116,10 @@ class Slots:
         else 0.
         """
         return self._asked.get(_run_of, op)
+
+    def each_its_own(self, first: Operation, second: Operation) -> bool:
+        """True if it is known of two accesses that no thread meets another's elements."""
+        return self._places.alike(first, second)
 
     def is_of_warp(self, op: Operation) -> bool:
         """

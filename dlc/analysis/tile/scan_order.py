@@ -1,4 +1,4 @@
-"""The axes that a scan goes along, from the slowest to the fastest, by what holds their points."""
+"""The axes that a scan or a sort goes along, slowest first, by what holds their points."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NoReturn
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.diagnostics import fail
-from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.bounds import most
 
 
 @dataclass(frozen=True)
 class ScanOrder:
-    """A scan goes through loops, in an iteration through threads, and each one's registers."""
+    """It goes through loops, in an iteration through threads, and each one's registers."""
 
     serial: tuple[BlockArgument, ...]
     threads: tuple[SSAValue, ...]
     registers: tuple[BlockArgument, ...]
 
 
-def scan_order(op: tile.ScanOp) -> ScanOrder:
+def scan_order(op: AlongOpBase) -> ScanOrder:
     """
-    The order in which a scan takes the points of its axes, threads being bound to their numbers.
+    The order in which the points of axes are taken, threads being bound to their numbers.
     OpError unless its place numbers them so that all points of what is faster come between two of
     what is slower.
     """
@@ -51,7 +51,7 @@ _THREADS = "threads"
 _KINDS = (SERIAL, _THREADS, REGISTER)
 
 
-def _kind(op: tile.ScanOp, axis: SSAValue) -> str | None:
+def _kind(op: AlongOpBase, axis: SSAValue) -> str | None:
     if axis in op.threads:
         return _THREADS
     loop = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
@@ -59,5 +59,6 @@ def _kind(op: tile.ScanOp, axis: SSAValue) -> str | None:
     return kind if kind in (SERIAL, REGISTER) else None
 
 
-def _refuse(op: tile.ScanOp, what: str) -> NoReturn:
-    fail(op, f"expected a scan {what}, found {op.place}", "name its axes as they were dealt")
+def _refuse(op: AlongOpBase, what: str) -> NoReturn:
+    name = op.name.partition(".")[2]
+    fail(op, f"expected a {name} {what}, found {op.place}", "name its axes as they were dealt")

@@ -16,6 +16,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD
 from dlc.dialects.layouts import span_bytes
+from dlc.dialects.scan_ops import AlongOpBase
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def tile_state(launch: tile.LaunchOp) -> TileState:
     ops = list(launch.walk())
     combines = [op for op in ops if isinstance(op, tile.CombineOp)]
     folded = {axis for op in combines for axis in op.axes}
-    folded |= {axis for op in ops if isinstance(op, tile.ScanOp) for axis in op.indices}
+    folded |= {axis for op in ops if isinstance(op, AlongOpBase) for axis in op.indices}
     return TileState(
         launch,
         tuple(op for op in ops if isinstance(op, Buffer)),

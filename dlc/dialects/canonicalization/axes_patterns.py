@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint
 
 from dlc.dialects.access import IndexedOp, SelectOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
-from dlc.dialects.scan_ops import ScanOpBase
+from dlc.dialects.scan_ops import AlongOpBase
 
 
 class DropEmptyLoop(RewritePattern):
@@ -49,10 +49,10 @@ class DropUnitAxes(RewritePattern):
 
 
 class DropScan(RewritePattern):
-    """A scan of one point is what it folds."""
+    """A scan of one point is what it folds, a sort what it sorts."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ScanOpBase, rewriter: PatternRewriter, /) -> None:
+    def match_and_rewrite(self, op: AlongOpBase, rewriter: PatternRewriter, /) -> None:
         if op.place.is_constant:
             rewriter.replace(op, [], op.values)
 

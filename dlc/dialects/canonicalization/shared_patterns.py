@@ -36,12 +36,13 @@ def access_patterns(dialect: ModuleType) -> Patterns:
 
 
 def nest_patterns(dialect: ModuleType) -> Patterns:
-    """Those of accesses, loops, reduces and scans."""
+    """Those of accesses, loops, reduces, scans and sorts."""
     axes = (DropEmptyLoop(), DropUnitAxes(), DissolveLoop(dialect.SelectOp))
     return {
         **access_patterns(dialect),
         dialect.ForOp: axes,
         dialect.ReduceOp: axes,
         dialect.ScanOp: (SimplifyIndex(), DropScan()),
+        dialect.SortOp: (SimplifyIndex(), DropScan()),
         dialect.YieldOp: (SimplifyIndex(),),
     }

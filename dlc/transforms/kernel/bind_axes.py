@@ -23,6 +23,7 @@ from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_memory import is_shared
 from dlc.dialects.kernel_op import NEW, KernelOpBase, around_kernels, kernels_in, tensor_of
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.dialects.size import needing_numbers
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.dialects.tile_stores import once_along
@@ -184,7 +185,7 @@ class _Binding:
         block_points, thread_points = self._points(self._blocks), self._points(self._threads)
         buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
         together = any(
-            isinstance(op, buffers) or self._scans_across(op) for op in self._launch.walk()
+            isinstance(op, buffers) or self._goes_across(op) for op in self._launch.walk()
         )
         beside = bool(self._blocks) and thread_points <= MAX_THREADS
         whole = together or beside or thread_points <= 1
@@ -328,13 +329,13 @@ class _Binding:
             elif isinstance(op, tile.CombineOp):
                 op.bind(self._several(op.axes), self._several(self._threads))
             elif isinstance(op, IndexedOp):
-                if isinstance(op, tile.ScanOp) and self._scans_across(op):
+                if isinstance(op, AlongOpBase) and self._goes_across(op):
                     op.bind(self._several(self._threads))
                 op.substitute(self._values.get)
 
-    def _scans_across(self, op: Operation) -> bool:
-        """True for a scan along thread axes."""
-        return isinstance(op, tile.ScanOp) and not set(self._threads).isdisjoint(op.indices)
+    def _goes_across(self, op: Operation) -> bool:
+        """True for a scan or a sort along thread axes."""
+        return isinstance(op, AlongOpBase) and not set(self._threads).isdisjoint(op.indices)
 
     def _several(self, axes: Sequence[SSAValue]) -> list[SSAValue]:
         """The index values that axes of several points became."""

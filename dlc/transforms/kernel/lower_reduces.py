@@ -1,4 +1,4 @@
-"""Reduces become loops that fold into accumulators, combines and scans what threads exchange."""
+"""Reduces become loops that fold, combines, scans and sorts what threads exchange."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from dlc.transforms.kernel.lowering.products_ahead import request_ahead
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering
 from dlc.transforms.kernel.lowering.rising import read_so_far
 from dlc.transforms.kernel.lowering.scan_lowering import lower_scan
+from dlc.transforms.kernel.lowering.sort_lowering import lower_sort
 from dlc.transforms.kernel.lowering.what_is_left import refuse_what_is_left
 
-Lowered = tile.ReduceOp | tile.CombineOp | tile.ScanOp | tile.SoFarOp
+Lowered = tile.ReduceOp | tile.CombineOp | tile.ScanOp | tile.SortOp | tile.SoFarOp
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class LowerReducesPass(ModulePass):
     Reduces become loops that fold into accumulators; combines become shuffles and shared scratch,
     and scans both, with what a thread carries from one iteration to the next.
 
+    Sorts become comparisons of what threads hold in registers, which they exchange in shared
+    memory; a thread alone sorts in memory of its own.
     An accumulator is memory of a thread with an element for each point of the register axes along
     which the result varies: of several results, each its own. A reduce that is only yielded
     straight into another of the same monoid folds into the accumulators of that one. A product is
@@ -75,7 +78,7 @@ class LowerReducesPass(ModulePass):
 
 
 def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
-    """Lowers reduces, combines and scans, those around others first."""
+    """Lowers reduces, combines, scans and sorts, those around others first."""
     nests: dict[tile.ReduceOp, ReduceNest] = {}
     around: dict[tile.SoFarOp, ReduceNest] = {}
     for op in found:
@@ -88,6 +91,8 @@ def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
             lower_reduce(to, nests[op])
         elif isinstance(op, tile.ScanOp):
             lower_scan(to, op)
+        elif isinstance(op, tile.SortOp):
+            lower_sort(to, op)
         elif isinstance(op, tile.SoFarOp):
             read_so_far(to, op, around[op].totals)
         else:

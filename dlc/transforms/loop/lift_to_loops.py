@@ -190,14 +190,19 @@ class _KernelBuilder:
         # Points that lie on each other in memory, of what is returned expanded, are one.
         one = [not any(s[d] for s in strides) and several(n) for d, n in enumerate(shape)]
         looped = [d for d in range(len(shape)) if not one[d]]
-        scanned = [op.axis.value.data] if isinstance(op, tensor_ir.ScanOp) else []
+        goes = isinstance(op, tensor_ir.ScanOp | tensor_ir.SortOp)
+        scanned = [op.axis.value.data] if goes else []
+        points = list(shape)
+        if isinstance(op, tensor_ir.SortOp):
+            points = list(tensor_ir.shape_of(op.inputs[0]))
+            looped = sorted({*looped, *scanned})
         free = [d for d in looped if d not in scanned]
         builder, axes = outer, [Expr() for _ in shape]
         names = dict(enumerate(_free_names(len(shape)))) | dict.fromkeys(scanned, "k")
         for dimensions in (free, scanned):
             if dimensions:
                 body = new_body(len(dimensions), [names[d] for d in dimensions])
-                nest = loop.ForOp([shape[d] for d in dimensions], body)
+                nest = loop.ForOp([points[d] for d in dimensions], body)
                 builder.insert(nest)
                 builder = Builder(InsertPoint.before(nest.yielded))
                 for d, axis in zip(dimensions, nest.axes, strict=True):
@@ -209,6 +214,7 @@ class _KernelBuilder:
             ref = self.block.insert_arg(self.layouts.memref(result), index)
             ref.name_hint = result.name_hint or "out"
             first = [Expr() - axes[d] for d in looped if not steps[d] and several(shape[d])]
+            first += [axes[d] * -1 + (shape[d] - 1) for d in scanned if points[d] != shape[d]]
             builder.insert(loop.StoreOp(value, ref, axes, first))
         return list(self.inputs), Region(self.block)
 
@@ -219,8 +225,13 @@ class _KernelBuilder:
                 return [self._elementwise(b, self.op, axes)]
             case tensor_ir.ReduceOp():
                 return self._reduce(b, self.op, axes)
-            case tensor_ir.ScanOp():
-                return self._scan(b, self.op, axes)
+            case tensor_ir.ScanOp(monoid=monoid, axis=axis):
+                values = self._read_all(b, self.op.inputs, axes)
+                place = axes[axis.value.data]
+                return self._along(b, loop.ScanOp(monoid.data, values, place))
+            case tensor_ir.SortOp(axis=axis):
+                values = self._read_all(b, self.op.inputs, axes)
+                return self._along(b, loop.SortOp(values, axes[axis.value.data]))
             case tensor_ir.GatherOp():
                 indices: list[SSAValue] = []
                 for tensor in self.op.indices:
@@ -275,13 +286,16 @@ class _KernelBuilder:
             new.name_hint = old.name_hint
         return list(reduce.results)
 
-    def _scan(self, b: Builder, op: tensor_ir.ScanOp, axes: list[Expr]) -> list[SSAValue]:
-        values = [self.read(b, tensor, axes, ()) for tensor in op.inputs]
-        scan = loop.ScanOp(op.monoid.data, values, axes[op.axis.value.data])
-        b.insert(scan)
-        for old, new in zip(op.results, scan.results, strict=True):
+    def _read_all(
+        self, b: Builder, tensors: Sequence[SSAValue], axes: Sequence[Expr]
+    ) -> list[SSAValue]:
+        return [self.read(b, tensor, axes, ()) for tensor in tensors]
+
+    def _along(self, b: Builder, op: loop.ScanOp | loop.SortOp) -> list[SSAValue]:
+        b.insert(op)
+        for old, new in zip(self.op.results, op.results, strict=True):
             new.name_hint = old.name_hint
-        return list(scan.results)
+        return list(op.results)
 
     def read(
         self, b: Builder, tensor: SSAValue, at: Sequence[Expr], where: Sequence[Expr]
@@ -410,6 +424,8 @@ def _base_name(op: Operation) -> str:
         return op.results[0].name_hint
     if isinstance(op, tensor_ir.ReduceOp | tensor_ir.ScanOp):
         return f"{op.name.partition('.')[2]}_{op.monoid.data}"
+    if isinstance(op, tensor_ir.SortOp):
+        return "sort"
     return {
         tensor_ir.GatherOp: "gather",
         tensor_ir.ConstantOp: "fill",

@@ -17,7 +17,8 @@ from dlc.analysis.loop.changes import Changes, changes_of, may_pin
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.axes import loops_around
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.dialects.size import in_memory, in_memory_of
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.expr import Expr
@@ -182,7 +183,7 @@ def _producer_of_condition(kernel: KernelOp) -> KernelOp | None:
 
 def _is_pointwise(kernel: KernelOp) -> bool:
     return inlinable(kernel) is None and not any(
-        isinstance(o, ReduceOp | ScanOp) for o in kernel.walk()
+        isinstance(o, ReduceOp | AlongOpBase) for o in kernel.walk()
     )
 
 

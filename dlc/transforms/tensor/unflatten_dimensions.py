@@ -146,6 +146,9 @@ class _Unflattening:
             case tensor_ir.ScanOp():
                 (axis,) = self.parts.places(op.inputs[0])[op.axis.value.data]
                 return tensor_ir.ScanOp(op.monoid.data, axis, operands)
+            case tensor_ir.SortOp():
+                (axis,) = self.parts.places(op.inputs[0])[op.axis.value.data]
+                return tensor_ir.SortOp(axis, operands, op.count.value.data)
             case tensor_ir.IndexMapOp():
                 return self._index_map(op, operands)
             case tensor_ir.GatherOp():

@@ -14,6 +14,7 @@ from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
@@ -24,6 +25,9 @@ from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation, Value, powers
 
+MOST_SORTED = 16
+"""Values of a row that is sorted which are worth a thread, as its registers hold them."""
+
 
 @dataclass(frozen=True)
 class CooperativeReducePass(SchedulingPass):
@@ -33,7 +37,8 @@ class CooperativeReducePass(SchedulingPass):
     Free axes become block axes, beside those that `split-matmul-k` makes; every reduce and every
     inner loop is dealt over the same threads, so that a thread meets the same elements in each:
     along its last axis and, where that is too short for all of them, the axes before it.
-    A scan goes along the loop, the threads and the run of each, which keep the order of its points.
+    A scan goes along the loop, the threads and the run of each, which keep the order of its points;
+    a sort along threads and runs, which take all of its row at once.
 
     *Legal when* no loop holds another: monoids are commutative, and a thread folds every n-th run
     of the row.
@@ -71,7 +76,7 @@ class CooperativeReducePass(SchedulingPass):
             (2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024), narrowed=lambda s: _threads(s)
         ),
         "rows": Domain((1, 2, 3, 4, 5, 8, 16, 32, 64), least=1, narrowed=lambda s: _rows(s)),
-        "vector": Domain((1, 2, 4, 8), least=1),
+        "vector": Domain((1, 2, 4, 8), least=1, narrowed=lambda s: _vectors(s)),
         "order": Domain(("threads", "rows"), narrowed=lambda s: _orders(s)),
     }
 
@@ -93,6 +98,7 @@ class CooperativeReducePass(SchedulingPass):
         _check(launch)
         assert self.threads is not None
         rows, vector = self.rows, self.vector
+        _check_sorts(launch, self.threads, vector)
         free = launch.axes_of(THREAD)
         grid = {a: keep(a, launch, BLOCK) for a in (*launch.axes_of(BLOCK), *free[:-1])}
         lane = Axis("t", self.threads, THREAD)
@@ -140,9 +146,27 @@ def _check(launch: tile.LaunchOp) -> None:
             raise Decline("a loop of it holds another loop")
 
 
+def _check_sorts(launch: tile.LaunchOp, threads: int, vector: int) -> None:
+    """Raises where a row is sorted of which threads do not take all at once, two points or more."""
+    for extent in _sorted(launch):
+        if extent != threads * vector or vector < 2:
+            row = f"a row of {counted(extent, 'point')} is sorted"
+            raise Decline(f"{row}, and {threads} threads take {vector} each")
+
+
+def _sorted(launch: tile.LaunchOp) -> list[int]:
+    """The points of the rows that are sorted."""
+    loops = [op for op in launch.body.block.ops if isinstance(op, tile.ForOp)]
+    return [
+        op.extent(op.axes[0])
+        for op in loops
+        if any(isinstance(inner, tile.SortOp) for inner in op.body.block.ops)
+    ]
+
+
 def _scans(op: AxesOp) -> bool:
-    """True if a loop is one along which scans go."""
-    return any(isinstance(inner, tile.ScanOp) for inner in op.body.block.ops)
+    """True if a loop is one along which scans or sorts go."""
+    return any(isinstance(inner, AlongOpBase) for inner in op.body.block.ops)
 
 
 def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
@@ -178,7 +202,18 @@ def _threads(s: Situation) -> list[Value]:
     _check(launch)
     loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
     longest = max(prod(op.extent(a) for a in op.axes) for op in loops)
+    if sizes := _sorted(launch):
+        return [n for n in powers(MAX_THREADS, least=2) if 2 <= max(sizes) // n <= MOST_SORTED]
     return list(powers(min(longest, MAX_THREADS), least=2))
+
+
+def _vectors(s: Situation) -> list[Value]:
+    """What there is to try; of a row that is sorted, what threads have of it."""
+    threads = s.given["threads"]
+    assert isinstance(threads, int)
+    if (sizes := _sorted(s.kernel.launch)) and (vector := max(sizes) // threads):
+        return [vector]
+    return [1, 2, 4, 8]
 
 
 def _rows(s: Situation) -> list[Value]:

@@ -20,6 +20,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.dialects.register_counts import KEPT, product_obstacle, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
@@ -369,7 +370,7 @@ def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
 
 
 _A_PRODUCER = "take producer=1"
-_TOGETHER = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.CombineOp | tile.ScanOp
+_TOGETHER = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.CombineOp | AlongOpBase
 
 
 def _producers(s: Situation) -> tuple[int, ...]:

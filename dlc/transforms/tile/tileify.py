@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.registry import OptionError
 from dlc.schedule.repeats import reduces_updated, repeat_reduces
 from dlc.text import counted
@@ -83,7 +84,7 @@ def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
     nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
     if len(nested) != 1 or not isinstance(nested[0], tile.ForOp):
         return None
-    scanned = any(isinstance(op, tile.ScanOp) for op in nested[0].body.block.ops)
+    scanned = any(isinstance(op, AlongOpBase) for op in nested[0].body.block.ops)
     return None if scanned else nested[0]
 
 

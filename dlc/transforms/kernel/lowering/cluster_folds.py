@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import THREAD
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.ir.variance import Variance
@@ -162,7 +163,7 @@ def _is_repeated(
     """True if what is known before a fold at the points of an axis can be computed again after."""
     before = [op for op in launch.body.block.ops if op.is_before_in_block(fold)]
     return not any(
-        (op.regions or isinstance(op, tile.CombineOp | tile.ScanOp))
+        (op.regions or isinstance(op, tile.CombineOp | AlongOpBase))
         and any(axis in along[r] for r in op.results)
         for op in needed_after(fold, before)
     )

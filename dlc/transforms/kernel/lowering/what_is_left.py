@@ -13,7 +13,8 @@ _LOWERED_BY: dict[type[Operation], tuple[str, str]] = {
         ("lower-stages", "stages and rings"),
     ),
     **dict.fromkeys(
-        (tile.ReduceOp, tile.CombineOp, tile.ScanOp, tile.SoFarOp), ("lower-reduces", "reduces")
+        (tile.ReduceOp, tile.CombineOp, tile.ScanOp, tile.SortOp, tile.SoFarOp),
+        ("lower-reduces", "reduces"),
     ),
 }
 """The pass that lowers operations, and what they are together."""

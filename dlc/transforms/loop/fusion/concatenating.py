@@ -10,7 +10,8 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.provenance import set_values
 from dlc.transforms.loop.fusion.narrowing import interval, narrow
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
@@ -73,7 +74,7 @@ def _only_store(kernel: KernelOp) -> StoreOp | None:
     """The store of a pointwise kernel that makes one new tensor in one place."""
     if len(kernel.outputs) != 1 or kernel.updates is not None or kernel.zeroed_refs:
         return None
-    if any(isinstance(op, ReduceOp | ScanOp) for op in kernel.walk()):
+    if any(isinstance(op, ReduceOp | AlongOpBase) for op in kernel.walk()):
         return None
     uses = [use.operation for use in kernel.output_refs[0].uses]
     return uses[0] if len(uses) == 1 and isinstance(uses[0], StoreOp) else None

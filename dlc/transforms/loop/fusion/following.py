@@ -8,7 +8,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects.access import IndexedOp
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, SortOp, StoreOp, YieldOp
 from dlc.ir.bounds import sure, within
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
@@ -51,7 +51,7 @@ def _only_loop(kernel: KernelOp) -> ForOp | None:
     found = [op for op in kernel.body.block.ops if op.regions or isinstance(op, StoreOp)]
     if len(found) != 1 or not isinstance(loop := found[0], ForOp):
         return None
-    return None if any(op.regions for op in loop.body.block.ops) else loop
+    return None if any(op.regions or isinstance(op, SortOp) for op in loop.body.block.ops) else loop
 
 
 def _where_read(loop: ForOp, refs: Sequence[SSAValue]) -> tuple[Expr, ...] | None:

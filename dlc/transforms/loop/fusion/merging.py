@@ -17,7 +17,8 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from dlc.analysis.loop.contraction import operands_of
 from dlc.dialects.fusion_plan import join_members
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.dialects.scan_ops import AlongOpBase
 from dlc.dialects.size_index import size_hint
 from dlc.ir.monoid import EXPSUM
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
@@ -132,7 +133,7 @@ class Merges:
             estimate(kernel, self.target).seconds,
             inlinable(kernel),
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
-            any(isinstance(op, ScanOp) for op in kernel.walk()),
+            any(isinstance(op, AlongOpBase) for op in kernel.walk()),
             frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in operands),
             tuple(
                 sum(isinstance(use.operation, LoadOp) for use in ref.uses)

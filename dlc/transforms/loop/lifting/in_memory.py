@@ -36,7 +36,13 @@ from dlc.ir.sizes import Size, several
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""
-COMPUTED = (*(tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.ScanOp, tensor_ir.GatherOp),)
+COMPUTED = (
+    tensor_ir.ElementwiseOp,
+    tensor_ir.ReduceOp,
+    tensor_ir.ScanOp,
+    tensor_ir.SortOp,
+    tensor_ir.GatherOp,
+)
 
 
 @dataclass

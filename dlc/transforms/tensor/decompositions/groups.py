@@ -92,7 +92,8 @@ def grouped(c: Lowering, places: SSAValue, count: int) -> Groups:
         shape=shape_of(places),
         hint="key",
     )
-    order = in_order(c, keys, rank, updates, descending=False)
+    bits = None if isinstance(count, Size) else count.bit_length() + 1
+    order = in_order(c, keys, rank, updates, descending=False, bits=bits)
     at = [*dims(rank), dimension(rank + 1)]
     ordered = gathered(c, keys, [order], at, shape_of(places))
     place = c.cast(c.iota(rank, shape), narrow)

@@ -5,38 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, prod
 
-from xdsl.dialects.builtin import f64, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import AnyFloat, bf16, f64, i1, i32, i64
+from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.tensor_ir import SortOp
 from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.scalar import Scalar
+from dlc.transforms.tensor.decompositions.scalar import Scalar, is_unsigned, width
 from dlc.transforms.tensor.decompositions.searching_steps import STEP, strides
 
-LEAST_RUN = 16
-"""The elements of a run, or half as many, that are ordered by counting those before each: to count
-two more for each of many elements takes an eighth of what a merge of all of them does."""
-COUNTED = 2**21
-"""The comparisons that take no longer than the launch of a kernel that merges: as long as there are
-no more of them, runs are longer."""
+COUNTED_RUN = 16
+"""The elements that are ordered by counting those before each, in the kernels around."""
+BLOCK_RUN = 4096
+"""The most elements that are sorted at once: numbers of 64 bits take 32 KiB, which a block of any
+chip has, and each of its threads holds a few."""
+LAUNCH = 2**21
+"""The comparisons that take no longer than the launch of a kernel."""
 LOW = 32
-"""The bits of an index beside those of what it orders."""
+"""The bits of an index beside those of what it orders, in 64 bits."""
 
 
 def ordering_pays(c: Lowering, n: int, lines: int, results: int) -> bool:
     """
     True if to order each of some lines of `n` elements, and to search them for each of the results,
     is faster than to compare each result with `n` elements: a step of a search takes as long as
-    `STEP` comparisons, one of a merge twice as long, and both are launches. Lines as long as a size
-    are not ordered, as that takes more steps the longer they are.
+    `STEP` comparisons, a merge twice as long, six steps of a sort as long as one comparison, and
+    each is a launch, beside those that find and use what is ordered. Lines as long as a size are
+    not ordered, as that takes more steps the longer they are.
     """
     if isinstance(n, Size):
         return False
     lines, results, steps = c.likely(lines), c.likely(results), n.bit_length()
-    return results * n > steps * (STEP * (2 * lines * n + results) + 2 * COUNTED)
+    merges = (max(0, ceil(n / BLOCK_RUN) - 1)).bit_length()
+    compared = min(n, BLOCK_RUN).bit_length() ** 2 // 12
+    ordering = lines * n * (compared + merges * 2 * STEP) + (5 + merges) * LAUNCH
+    return results * n > ordering + STEP * steps * results
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is at least `number`."""
+    return 1 << (number - 1).bit_length()
 
 
 def key_of(x: Scalar, descending: bool) -> Scalar:
@@ -52,45 +63,111 @@ def key_of(x: Scalar, descending: bool) -> Scalar:
     return ~key if descending else key
 
 
-def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: bool) -> SSAValue:
-    """
-    The indices along `dim` of the first `count` elements in order, equal ones as they stand.
+def key_bits(element: Attribute) -> int:
+    """The bits of a key of a type, the sign among them; those below are zeros in a wider one."""
+    if isinstance(element, AnyFloat):
+        return 64 if element == f64 else 16 if element == bf16 else 32
+    return 2 if element == i1 else 9 if is_unsigned(element) else width(element)
 
-    Short runs are ordered by counting, then merged in pairs, of which no more than `count` elements
-    are kept. Elements with an index fit into one number if their keys have 32 bits; others are two.
+
+def in_order(
+    c: Lowering, value: SSAValue, dim: int, count: int, descending: bool, bits: int | None = None
+) -> SSAValue:
+    """
+    The indices along `dim` of the first `count` elements in order, equal ones as they stand. If
+    `bits` are given, elements are integers of no more, the sign among them.
+
+    An element and its index are one number where they fit into one, else two, which are sorted
+    together: few at once by counting, runs of more by a block each. Of few elements of each run a
+    block sorts those of several runs again, until they are from one; else runs are merged in pairs.
     """
     shape = list(shape_of(value))
     rows, n = [*shape[:dim], *shape[dim + 1 :]], shape[dim]
-    levels, length = 0, n
-    if not isinstance(n, Size):
-        longest = max(LEAST_RUN, COUNTED // max(1, c.likely(prod(shape))))
-        levels = (ceil(n / longest) - 1).bit_length()
-        length = ceil(n / 2**levels)
-    rank = len(rows)
-    runs = [*rows, 2**levels, length]
+    rank, element = len(rows), element_of(value)
     keys = c.elementwise(lambda x: key_of(x, descending), c.wide(value), shape=shape, hint="key")
-    place = dimension(rank) * length + dimension(rank + 1) if levels else dimension(rank + 1)
-    subscripts = [*dims(dim), place, *dims(rank)[dim:]]
-    inside = [fixed(n - 1) - place] if 2**levels * length != n else []
-    most = 2**63 - 1 if element_of(keys) == i64 else 2**31 - 1
-    keys = c.move(keys, subscripts, runs, inside, most if inside else None)
-    numbers = c.move(c.iota(0, [2**levels * length]), [place], runs)
-    if element_of(keys) == i64:
-        parts = [keys, numbers]
+    keys = c.move(keys, [*dims(dim), dimension(rank), *dims(rank)[dim:]], [*rows, n])
+    low, least = LOW, key_bits(element) if bits is None else bits
+    if not isinstance(n, Size) and least + (n - 1).bit_length() <= 32:
+        low = (n - 1).bit_length()
+    parts = _numbered(c, keys, 32 - least if element == bf16 else 0, low)
+    if isinstance(n, Size) or n <= COUNTED_RUN:
+        parts = _counted(c, parts, count)
     else:
-        packed = c.elementwise(
-            lambda x, i: (x.to(i64) << LOW) | i, keys, numbers, shape=runs, hint="numbered"
-        )
-        parts = [packed]
-    parts = _counted(c, parts, min(length, count) if levels else count)
-    for _ in range(levels):
-        parts = _merged(c, parts, min(2 * shape_of(parts[0])[-1], count))
+        parts = _in_runs(c, parts, n, count)
     shape[dim] = count
-    order = [dimension(d) for d in range(len(shape)) if d != dim]
-    index = c.move(parts[-1], [*order, fixed(0), dimension(dim)], shape)
+    index = c.move(
+        parts[-1], [*dims(rank + 1)[:dim], *dims(rank + 1)[dim + 1 :], dimension(dim)], shape
+    )
     if len(parts) > 1:
         return index
-    return c.elementwise(lambda x: x & (2**LOW - 1), index, shape=shape, hint="index")
+    mask = 2**low - 1
+    return c.elementwise(lambda x: (x & mask).to(i64), index, shape=shape, hint="index")
+
+
+def _numbered(c: Lowering, keys: SSAValue, unused: int, low: int) -> list[SSAValue]:
+    """
+    Keys and their places along the last axis, as one number with so many bits for the place if the
+    others have room for what keys have but for `unused` bits below.
+    """
+    shape = shape_of(keys)
+    numbers = c.iota(len(shape) - 1, shape)
+    if element_of(keys) == i64:
+        return [keys, numbers]
+    within = i64 if low == LOW else i32
+
+    def packed(x: Scalar, number: Scalar) -> Scalar:
+        key = x >> unused if low < LOW else x
+        return (key.to(within) << low) | number.to(within)
+
+    return [c.elementwise(packed, keys, numbers, shape=shape, hint="numbered")]
+
+
+def _in_runs(c: Lowering, parts: list[SSAValue], n: int, count: int) -> list[SSAValue]:
+    """The first `count` of each line of `n`, by sorts of runs of it."""
+    rows = list(shape_of(parts[0]))[:-1]
+    again = count * 4 <= BLOCK_RUN
+    longest = BLOCK_RUN
+    if again and c.likely(prod(rows)) * n > LAUNCH:  # what few are kept of, short runs do for
+        longest = min(BLOCK_RUN, max(4 * COUNTED_RUN, power_of_two(8 * count)))
+    runs = ceil(n / longest) if again else 1 << (ceil(n / longest) - 1).bit_length()
+    parts = [
+        c.move(part, [*dims(len(rows)), dimension(len(rows) + 1)], [*rows, 1, n]) for part in parts
+    ]
+    parts = _sorted(c, parts, runs, count)
+    while (runs := shape_of(parts[0])[-2]) > 1:
+        if again:
+            kept = shape_of(parts[0])[-1]
+            parts = _sorted(c, parts, ceil(runs / (BLOCK_RUN // kept)), count)
+        else:
+            parts = _merged(c, parts, min(2 * shape_of(parts[0])[-1], count))
+    return [
+        c.move(p, [*dims(len(rows)), fixed(0), dimension(len(rows))], [*rows, count]) for p in parts
+    ]
+
+
+def _sorted(c: Lowering, parts: list[SSAValue], groups: int, count: int) -> list[SSAValue]:
+    """
+    Takes runs side by side, of which the last one may have less, as `groups` of them, and gives the
+    first elements of each group in order, up to `count`.
+    """
+    *rows, runs, kept = shape_of(parts[0])
+    rank, total = len(rows), runs * kept
+    length = ceil(total / groups)
+    points = power_of_two(length)
+    group, within = dimension(rank), dimension(rank + 1)
+    at = group * length + within
+    inside = [fixed(length - 1) - within] if points != length else []
+    inside += [fixed(total - 1) - at] if groups * length != total else []
+    shape = [*rows, groups, points]
+    subscripts = [*dims(rank), at // kept, at % kept]
+
+    def dealt(part: SSAValue) -> SSAValue:
+        most = 2**63 - 1 if element_of(part) == i64 else 2**31 - 1
+        return c.move(part, subscripts, shape, inside, most if inside else None)
+
+    op = SortOp(rank + 1, [dealt(part) for part in parts], min(count, length))
+    c.insert(op, "run")
+    return list(op.results)
 
 
 def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:

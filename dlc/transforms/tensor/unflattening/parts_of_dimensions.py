@@ -22,6 +22,7 @@ NATIVE = (
     tensor_ir.ElementwiseOp,
     tensor_ir.ReduceOp,
     tensor_ir.ScanOp,
+    tensor_ir.SortOp,
     tensor_ir.IndexMapOp,
     tensor_ir.GatherOp,
 )
@@ -139,7 +140,7 @@ def alike(op: Operation) -> list[list[Dimension]]:
             return [
                 [*((v, d) for v in op.inputs), *((r, n) for r in op.results)] for n, d in pairs
             ] + folded
-        case tensor_ir.ScanOp():
+        case tensor_ir.ScanOp() | tensor_ir.SortOp():
             values = [*op.inputs, *op.results]
             rank = len(shape_of(op.inputs[0]))
             return [[(v, d) for v in values] for d in range(rank) if d != op.axis.value.data]
@@ -206,7 +207,7 @@ def whole_dimensions(op: Operation) -> list[Dimension]:
     match op:
         case tensor_ir.IotaOp():
             return [(op.result, op.axis.value.data)]
-        case tensor_ir.ScanOp():
+        case tensor_ir.ScanOp() | tensor_ir.SortOp():
             return [(v, op.axis.value.data) for v in (*op.inputs, *op.results)]
         case tensor_ir.IndexMapOp():
             pairs = [*zip(op.sources, _maps(op), strict=True)]

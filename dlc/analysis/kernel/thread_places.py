@@ -1,0 +1,73 @@
+"""Which thread of a block accesses which element of a shared buffer, where only its number says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Operation, SSAValue
+
+from dlc.analysis.kernel.index_values import expanded
+from dlc.dialects import kernel
+from dlc.dialects.layouts import shape_of
+from dlc.ir.expr import Expr
+
+Owners = Mapping[int, int]
+"""The number of the only thread that accesses an element, by the element's number."""
+
+
+class ThreadPlaces:
+    """The threads of a kernel's accesses, each asked for once."""
+
+    def __init__(self) -> None:
+        self._numbered: dict[tuple[Expr, int], tuple[int, ...]] = {}
+        self._owners: dict[Operation, Owners | None] = {}
+        self._alike: dict[tuple[Operation, Operation], bool] = {}
+
+    def alike(self, first: Operation, second: Operation) -> bool:
+        """True if a thread meets no other's elements, as each has its own in two accesses."""
+        key = (first, second)
+        if key not in self._alike:
+            one, other = self.owners(first), self.owners(second)
+            self._alike[key] = (
+                one is not None
+                and other is not None
+                and all(one.get(at, thread) == thread for at, thread in other.items())
+            )
+        return self._alike[key]
+
+    def owners(self, op: Operation) -> Owners | None:
+        """
+        Whose the elements are that an access of single elements touches; None if that is not known
+        from the threads' numbers alone, or if several touch one.
+        """
+        if op not in self._owners:
+            self._owners[op] = self._find(op)
+        return self._owners[op]
+
+    def _find(self, op: Operation) -> Owners | None:
+        func = kernel.enclosing_func(op)
+        if not isinstance(op, kernel.LoadOp | kernel.StoreOp) or func is None:
+            return None
+        value = op.result if isinstance(op, kernel.LoadOp) else op.value
+        if isinstance(value.type, VectorType):
+            return None
+        assert isinstance(op.ref.type, MemRefType)
+        offset, size = Expr(), 1
+        for subscript, extent in zip(
+            reversed(op.subscripts), reversed(shape_of(op.ref)), strict=True
+        ):
+            offset, size = offset + expanded(subscript) * size, size * extent
+        if not all(isinstance(v.owner, kernel.ThreadIdOp) for v in offset.values()):
+            return None
+        places = self._places(offset - offset.constant, func.block_size)
+        owners = {at + offset.constant: thread for thread, at in enumerate(places)}
+        return owners if len(owners) == len(places) else None
+
+    def _places(self, offset: Expr, threads: int) -> tuple[int, ...]:
+        if (key := (offset, threads)) not in self._numbered:
+            numbers: list[SSAValue] = list(offset.values())
+            self._numbered[key] = tuple(
+                offset.evaluate(dict.fromkeys(numbers, thread)) for thread in range(threads)
+            )
+        return self._numbered[key]

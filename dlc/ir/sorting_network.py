@@ -1,0 +1,95 @@
+"""
+The network by which threads sort 2^m values: comparisons of two that put the lesser one in front,
+the same ones whatever the values are (Batcher, "Sorting networks and their applications", AFIPS
+1968; its bitonic sorter, in the form whose comparisons all go one way).
+
+Sorted runs are merged in pairs: each value of one run is compared with its mirror image in the
+other, which leaves the lesser half in front, then with those half as far away, and so on. Threads
+hold 2^held values each and exchange them between windows: so many steps need no exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dlc.ir.expr import Expr
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some steps, and which values a thread holds for them: 2^held whose places differ in as many
+    bits, the first of which is `low`."""
+
+    low: int
+    held: int
+    mirrored: bool
+    """True if the values in the upper half are the mirror images of those in the lower one."""
+    pairs: tuple[tuple[int, int], ...]
+    """The numbers of values of a thread to be compared, in their order."""
+
+    def place(self, thread: Expr, number: int) -> Expr:
+        """The place of a value, by its number, of a thread."""
+        apart = 1 << self.low
+        within = thread % apart
+        if self.mirrored and number >= 1 << (self.held - 1):
+            within = Expr.of(apart - 1) - within
+        return thread // apart * (apart << self.held) + number * apart + within
+
+
+def windows(bits: int, held: int) -> Iterator[Window]:
+    """
+    The windows that sort 2^bits values, of which a thread holds 2^held: in the first and the last
+    one, those that stand side by side. It holds two at least, or there is one.
+    """
+    assert held or not bits
+    first = [pair for run in range(1, held + 1) for pair in _merged(held, run)]
+    yield Window(0, held, False, tuple(first))
+    for run in range(held + 1, bits + 1):
+        yield Window(run - held, held, True, tuple(_merged(held, held)))
+        left = run - held
+        while left:
+            count = min(held, left)
+            left -= count
+            pairs = tuple(pair for bit in reversed(range(count)) for pair in _apart(held, bit))
+            yield Window(left, held, False, pairs)
+
+
+def _merged(held: int, run: int) -> Iterator[tuple[int, int]]:
+    """The comparisons that merge the sorted halves of each run of 2^run of a thread's values."""
+    for number in range(1 << held):
+        mirror = number ^ ((1 << run) - 1)
+        if number < mirror:
+            yield number, mirror
+    for bit in reversed(range(run - 1)):
+        yield from _apart(held, bit)
+
+
+def _apart(held: int, bit: int) -> Iterator[tuple[int, int]]:
+    """All pairs of a thread's values whose numbers differ in one bit."""
+    for number in range(1 << held):
+        if not number >> bit & 1:
+            yield number, number | 1 << bit
+
+
+@dataclass(frozen=True)
+class Step:
+    """Comparisons of which none waits for another, of values in memory."""
+
+    apart: int
+    """How far the two are from each other, that stand side by side among others of their half."""
+    mirrored: bool
+
+    def places(self, pair: Expr) -> tuple[Expr, Expr]:
+        """The places that are compared, by the number of the pair."""
+        begin, within = pair // self.apart * (2 * self.apart), pair % self.apart
+        other = Expr.of(self.apart - 1) - within if self.mirrored else within
+        return begin + within, begin + self.apart + other
+
+
+def steps(bits: int) -> Iterator[Step]:
+    """The steps that sort 2^bits values, each of 2^(bits - 1) pairs."""
+    for run in range(bits):
+        yield Step(1 << run, True)
+        for bit in reversed(range(run)):
+            yield Step(1 << bit, False)

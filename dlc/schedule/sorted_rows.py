@@ -1,0 +1,86 @@
+"""How the threads of a block sort rows, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from dlc.analysis.kernel.occupancy import occupancy
+from dlc.dialects import loop
+from dlc.dialects.kernel_memory import element_bytes, register_words
+from dlc.ir.sorting_network import windows
+from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.rows import RowPlan, power_of_two, row_sweeps
+from dlc.target import BANK_BYTES, BANKS, BLOCK_THREADS, MAX_THREADS, Target
+
+HELD = 8
+"""Values of a row that a thread compares in registers: three steps between two exchanges."""
+OTHER_REGISTERS = 40
+"""Registers of a thread beside the values that it holds, as nvcc has it."""
+
+
+def sort_plan(
+    outer: loop.ForOp | None, sweeps: Sequence[loop.ReduceOp | loop.ForOp], target: Target
+) -> RowPlan | None:
+    """
+    The shape of a block that sorts rows: it takes each as a whole, and so many that it has 256
+    threads, unless SMs would then stay empty. None where nothing is sorted, more than a block
+    holds, or less than two threads do.
+    """
+    points = max((_points(op) for op in _sorts(sweeps)), default=0)
+    vector = max(min(HELD, points // 2), points // MAX_THREADS)
+    if not 2 <= vector <= 2 * HELD:
+        return None
+    threads = points // vector
+    extents = [outer.hint(axis) for axis in outer.axes] if outer else []
+    share = max(1, BLOCK_THREADS // threads)
+    rows = min(share, extents[-1] if extents else 1, ceil(prod(extents) / target.sms))
+    return RowPlan(threads, power_of_two(max(1, rows)), vector, 1, points)
+
+
+def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
+    """
+    The time of the blocks of a kernel that sorts rows, one after the other on an SM; 0 if it sorts
+    none. Comparisons and exchanges are partly at the same time; a block alone waits for each.
+    """
+    outer = outer_loop(kernel)
+    sweeps = row_sweeps(list((outer or kernel).body.block.ops))
+    plan = sort_plan(outer, sweeps, target)
+    if plan is None:
+        return 0
+    row_count = prod(outer.hint(axis) for axis in outer.axes) if outer else 1
+    blocks = max(1, ceil(row_count / plan.rows))
+    threads = plan.threads * plan.rows
+    issue = waited = shared_bytes = words = 0.0
+    for op in _sorts(sweeps):
+        every = list(windows(_bits(plan.length), _bits(plan.vector)))
+        words = sum(register_words(r.type) for r in op.results)
+        size = sum(element_bytes(r.type) for r in op.results)
+        pairs = sum(len(window.pairs) for window in every)
+        comparing = threads * pairs * (2 if words == 1 else 3 * words) / target.integer_lanes
+        moved = 2 * (len(every) - 1) * threads * plan.vector
+        exchanging = max(moved * size / (BANKS * BANK_BYTES), moved / target.issue_lanes)
+        longer, shorter = max(comparing, exchanging), min(comparing, exchanging)
+        issue += longer + target.apart * shorter
+        waited += len(every) * (target.meeting_clocks + 2 * target.read_clocks)
+        waited += 2 * pairs / plan.vector * 3 * words * target.dependent_clocks
+        shared_bytes += size * plan.length * plan.rows
+    registers = ceil(words * plan.vector + OTHER_REGISTERS)
+    held = max(1, occupancy(target, threads, registers, int(shared_bytes)).blocks)
+    resident = min(held, ceil(blocks / target.sms))
+    turns = blocks / (target.sms * resident) if blocks > target.sms * resident else 1
+    return turns * max(waited, resident * issue) / target.clock
+
+
+def _sorts(sweeps: Sequence[loop.ReduceOp | loop.ForOp]) -> list[loop.SortOp]:
+    return [op for sweep in sweeps if isinstance(sweep, loop.ForOp) for op in loop.sorts_in(sweep)]
+
+
+def _points(op: loop.SortOp) -> int:
+    around = op.parent_op()
+    assert isinstance(around, loop.ForOp)
+    return around.extent(around.axes[0])
+
+
+def _bits(power: int) -> int:
+    return power.bit_length() - 1

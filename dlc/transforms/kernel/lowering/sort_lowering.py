@@ -1,0 +1,204 @@
+"""How sorts become comparisons in registers, and exchanges of what threads hold between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import MemRefType, i32
+from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.analysis.tile.scan_order import ScanOrder, scan_order
+from dlc.analysis.tile.thread_groups import count_of, number_of
+from dlc.diagnostics import fail
+from dlc.dialects import kernel, tile
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.point_ops import extent_of_register
+from dlc.ir.expr import Expr
+from dlc.ir.sorting_network import Window, steps, windows
+from dlc.target import BANK_BYTES, BANKS
+from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering, registers_around
+
+Values = Sequence[SSAValue]
+
+
+def lower_sort(to: ReduceLowering, op: tile.SortOp) -> None:
+    """
+    Threads that share a row compare what they hold in registers as far as they can, and exchange it
+    in shared memory as often as it takes; a thread alone goes through a serial axis in memory of
+    its own. OpError where neither is so.
+    """
+    order = scan_order(op)
+    if order.serial and (order.threads or order.registers or len(order.serial) > 1):
+        fail(
+            op,
+            f"expected a sort along threads and register axes or one serial axis, found {op.place}",
+            "run cooperative-reduce with as many threads times vector as the row has points",
+        )
+    beside = set(registers_around(op)).difference(order.registers)
+    if not beside.isdisjoint(to.along(op.results)):
+        fail(op, "expected a sort of one row for each thread, found several at register axes")
+    if order.serial:
+        _sort_alone(to, op)
+    else:
+        _Sort(to, op, order).lower()
+
+
+class _Sort:
+    """Lowers a sort of what threads hold in registers."""
+
+    def __init__(self, to: ReduceLowering, op: tile.SortOp, order: ScanOrder) -> None:
+        self.to = to
+        self.op = op
+        self.order = order
+
+    def lower(self) -> None:
+        to, op, axes = self.to, self.op, self.order.registers
+        to.before(op)
+        held = to.totals(op.results, axes, "sort")
+        with to.each(axes):
+            to.write(held, op.values)
+        extents = [range(extent_of_register(axis)) for axis in axes]
+        places = [[*map(Expr.of, at)] for at in product(*extents)]
+        values = [_loaded(to, held.refs, at) for at in places]
+        threads = count_of(self.order.threads)
+        if len(values) == 1 < threads:
+            fail(op, "expected a sort of two values of each thread, or more, found one")
+        width = (len(values) - 1).bit_length()
+        first, *others = windows(width + (threads - 1).bit_length(), width)
+        _compare_all(to, values, first)
+        if others:
+            values = self._exchanged(values, first, others)
+        for at, several in zip(places, values, strict=True):
+            _store(to, several, held.refs, at)
+        to.replace(op, None, held)
+
+    def _exchanged(
+        self, values: list[Values], held: Window, others: Sequence[Window]
+    ) -> list[Values]:
+        """What threads hold after all windows: they keep it in shared memory between two."""
+        to, op, across = self.to, self.op, self.order.threads
+        beside = [thread for thread in op.threads if thread not in across]
+        thread, row = number_of(across), number_of(beside)
+        points = len(values) * count_of(across)
+        rows = count_of(beside)
+        scratch = [_padded(to, v, rows, points) for v in op.results]
+
+        def place(window: Window, number: int, ref: SSAValue) -> list[Expr]:
+            at = window.place(thread, number)
+            run = _run(ref)
+            return [row, at // run, at % run] if len(shape_of(ref)) == 3 else [row, at]
+
+        for window in others:
+            for number, several in enumerate(values):
+                for value, ref in zip(several, scratch, strict=True):
+                    at = place(held, number, ref)
+                    to.builder.insert(kernel.StoreOp(value, ref, at))
+            held = window
+            values = [
+                [
+                    to.insert(kernel.LoadOp(ref, place(held, number, ref)), ref.name_hint)
+                    for ref in scratch
+                ]
+                for number in range(len(values))
+            ]
+            _compare_all(to, values, held)
+        return values
+
+
+def _loaded(to: ReduceLowering, refs: Values, at: Sequence[Expr]) -> Values:
+    return [to.insert(kernel.LoadOp(ref, at), ref.name_hint) for ref in refs]
+
+
+def _store(to: ReduceLowering, values: Values, refs: Values, at: Sequence[Expr]) -> None:
+    for value, ref in zip(values, refs, strict=True):
+        to.builder.insert(kernel.StoreOp(value, ref, at))
+
+
+def _run(ref: SSAValue) -> int:
+    """The elements that lie in all banks once, after which one is left free."""
+    assert isinstance(ref.type, MemRefType)
+    return BANKS * BANK_BYTES // element_bytes(ref.type.element_type)
+
+
+def _padded(to: ReduceLowering, value: SSAValue, rows: int, points: int) -> SSAValue:
+    """Shared memory for so many rows: neighbouring runs of all banks begin in banks beside."""
+    run = BANKS * BANK_BYTES // element_bytes(value.type)
+    shape = [rows, points // run, run + 1] if points > run else [rows, points]
+    return to.insert(kernel.AllocSharedOp(value.type, shape), f"{value.name_hint or 'sort'}_row")
+
+
+def _compare_all(to: ReduceLowering, values: list[Values], window: Window) -> None:
+    """Puts what a thread holds in order, pair by pair."""
+    for lower, upper in window.pairs:
+        values[lower], values[upper] = _in_order(to, values[lower], values[upper])
+
+
+def _in_order(to: ReduceLowering, lower: Values, upper: Values) -> tuple[Values, Values]:
+    """The lesser one of two, and the other one."""
+    if [v.type for v in lower] == [i32]:
+        least, most = arith.MinSIOp(lower[0], upper[0]), arith.MaxSIOp(lower[0], upper[0])
+        return [to.insert(least, lower[0].name_hint)], [to.insert(most, upper[0].name_hint)]
+    swapped = _is_less(to, upper, lower)
+    pairs = [*zip(lower, upper, strict=True)]
+    least = [to.insert(arith.SelectOp(swapped, b, a), a.name_hint) for a, b in pairs]
+    most = [to.insert(arith.SelectOp(swapped, a, b), b.name_hint) for a, b in pairs]
+    return least, most
+
+
+def _is_less(to: ReduceLowering, left: Values, right: Values) -> SSAValue:
+    """True if values come before others: by the first, by the second where that is equal."""
+    (a, *others), (b, *rest) = left, right
+    less = to.insert(arith.CmpiOp(a, b, "slt"), "less")
+    if not others:
+        return less
+    equal = to.insert(arith.CmpiOp(a, b, "eq"), "equal")
+    behind = to.insert(arith.AndIOp(equal, _is_less(to, others, rest)), "less")
+    return to.insert(arith.OrIOp(less, behind), "less")
+
+
+def _sort_alone(to: ReduceLowering, op: tile.SortOp) -> None:
+    """
+    A thread computes all values before the loop in which they are sorted, and sorts them in memory
+    of its own.
+    """
+    loop = op.parent_op()
+    assert isinstance(loop, tile.ForOp)
+    to.before(loop)
+    points = loop.extent(loop.axes[0])
+    refs = [
+        to.insert(kernel.AllocLocalOp(v.type, [points]), f"{v.name_hint or 'sort'}_row")
+        for v in op.results
+    ]
+    to.builder.insert(_up_to(loop, op, refs))
+    for step in steps((points - 1).bit_length()):
+        with to.loop(points // 2, "pair", unroll=False) as pair:
+            at = [[place] for place in step.places(Expr.of(pair))]
+            found = _in_order(to, *(_loaded(to, refs, place) for place in at))
+            for values, place in zip(found, at, strict=True):
+                _store(to, values, refs, place)
+    loads = [tile.LoadOp(ref, [op.place]) for ref in refs]
+    for load, result in zip(loads, op.results, strict=True):
+        to.variance[load.result] = to.variance[result]
+    Rewriter.replace_op(op, loads, [load.result for load in loads])
+
+
+def _up_to(loop: tile.ForOp, op: tile.SortOp, refs: Values) -> tile.ForOp:
+    """A copy of a loop that does no more than to store what a sort in it is to sort."""
+    copy = loop.clone()
+    block = copy.body.block
+    sort = list(block.ops)[list(loop.body.block.ops).index(op)]
+    assert isinstance(sort, tile.SortOp)
+    while (last := block.last_op) is not sort:
+        assert last is not None
+        Rewriter.erase_op(last)
+    for effect in [o for o in block.ops if isinstance(o, tile.StoreOp)]:
+        Rewriter.erase_op(effect)
+    stores = [tile.StoreOp(v, r, [sort.place]) for v, r in zip(sort.values, refs, strict=True)]
+    block.insert_ops_before(stores, sort)
+    Rewriter.erase_op(sort)
+    block.add_op(tile.YieldOp())
+    return copy

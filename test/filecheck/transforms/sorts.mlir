@@ -1,0 +1,38 @@
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=4 rows=2 vector=2}' | filecheck %s --check-prefix=TILE
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=4 rows=2 vector=2},bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers' | filecheck %s --check-prefix=SHARED
+// RUN: dlc-opt %s -p 'tileify,bind-axes,lower-stages,lower-reduces' | filecheck %s --check-prefix=ALONE
+
+// A row of 8 is sorted by 4 threads, 2 points each: these are compared in registers, and exchanged
+// in shared memory between two such steps, where each thread writes what it has read.
+
+// TILE: %s = tile.sort %a along %t * 2 + %kv : i32
+
+// SHARED: kernel.alloc_shared : memref<2x8xi32
+// SHARED: arith.minsi
+// SHARED: kernel.store %{{.*}}, %s_row[%trow, %t * 2]
+// SHARED-NEXT: kernel.store %{{.*}}, %s_row[%trow, %t * 2 + 1]
+// SHARED-NEXT: kernel.barrier
+// SHARED-NEXT: %{{.*}} = kernel.load %s_row[%trow, %t floordiv 2 * 4 + %t mod 2]
+// SHARED-NEXT: %{{.*}} = kernel.load %s_row[%trow, %t floordiv 2 * 4 - %t mod 2 + 3]
+// SHARED-NEXT: %{{.*}} = arith.minsi
+
+// A thread alone computes what it sorts before the loop, and has memory of its own for it.
+
+// ALONE: kernel.alloc_local : memref<8xi32
+// ALONE: tile.for serial(%k in 8)
+// ALONE: arith.muli
+// ALONE: scf.for %pair
+// ALONE: arith.minsi
+// ALONE: tile.for serial(%[[K:k.*]] in 8)
+// ALONE: tile.load %s_row[%[[K]]]
+%x = "test.op"() : () -> tensor<6x8xi32>
+%y = loop.kernel @sorts(%x: memref<6x8xi32> = %x) -> (%y: memref<6x8xi32>) {
+  loop.for %row in 6 {
+    loop.for %k in 8 {
+      %v = loop.load %x[%row, %k] : memref<6x8xi32>
+      %a = arith.muli %v, %v : i32
+      %s = loop.sort %a along %k : i32
+      loop.store %s, %y[%row, %k] : memref<6x8xi32>
+    }
+  }
+}

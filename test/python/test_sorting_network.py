@@ -1,0 +1,45 @@
+"""Networks that sort: what they do to zeros and ones they do to all values (Knuth, 5.3.4)."""
+
+from __future__ import annotations
+
+from itertools import chain, product
+
+import pytest
+
+from dlc.ir.expr import Expr
+from dlc.ir.sorting_network import steps, windows
+
+
+@pytest.mark.parametrize(("bits", "held"), [(0, 0), (1, 1), (3, 3), (2, 1), (3, 1), (3, 2)])
+def test_threads_sort_what_they_hold(bits: int, held: int) -> None:
+    threads = range(1 << (bits - held))
+    every = list(windows(bits, held))
+    places = [
+        [[window.place(Expr.of(t), n).constant for n in range(1 << held)] for t in threads]
+        for window in every
+    ]
+    for at in places:
+        assert sorted(chain(*at)) == list(range(1 << bits))
+    side_by_side = [list(range(t << held, (t + 1) << held)) for t in threads]
+    assert places[0] == places[-1] == side_by_side
+    for given in product((0, 1), repeat=1 << bits):
+        values = list(given)
+        for window, at in zip(every, places, strict=True):
+            for own in at:
+                for a, b in window.pairs:
+                    lower, upper = own[a], own[b]
+                    pair = values[lower], values[upper]
+                    values[lower], values[upper] = min(pair), max(pair)
+        assert values == sorted(given)
+
+
+@pytest.mark.parametrize("bits", range(4))
+def test_a_thread_alone_sorts(bits: int) -> None:
+    for given in product((0, 1), repeat=1 << bits):
+        values = list(given)
+        for step in steps(bits):
+            for pair in range(1 << (bits - 1)):
+                lower, upper = (at.constant for at in step.places(Expr.of(pair)))
+                two = values[lower], values[upper]
+                values[lower], values[upper] = min(two), max(two)
+        assert values == sorted(given)
