@@ -31,8 +31,8 @@ kernel.func @k(%x: memref<4096xf32>, %n: memref<1xi64>) -> (%y: memref<4096xf32>
   %B = kernel.alloc_shared : memref<128xf32, #kernel.shared>
   %v = kernel.load %x[%t] : memref<4096xf32>
 """
-WRITE_A = "kernel.store %v, %A[127 - %t] : memref<128xf32, #kernel.shared>"
-WRITE_B = "kernel.store %v, %B[127 - %t] : memref<128xf32, #kernel.shared>"
+WRITE_A = "kernel.store %v, %A[%t floordiv 2] : memref<128xf32, #kernel.shared>"
+WRITE_B = "kernel.store %v, %B[%t floordiv 2] : memref<128xf32, #kernel.shared>"
 READ_A = "%a = kernel.load %A[0] : memref<128xf32, #kernel.shared>"
 READ_B = "%q = kernel.load %B[0] : memref<128xf32, #kernel.shared>"
 
@@ -99,6 +99,15 @@ def test_write_then_read() -> None:
 
 def test_reads_and_separate_buffers_need_none() -> None:
     assert placed(f"{READ_A}\n{READ_A.replace('%a ', '%a2 ')}\n{WRITE_B}") == ["RA", "RA", "WB"]
+
+
+def test_a_thread_meets_its_own() -> None:
+    """Threads' numbers say which elements are whose, in whatever order they lie."""
+    own = "%A[127 - %t] : memref<128xf32, #kernel.shared>"
+    load, store = f"%a = kernel.load {own}", f"kernel.store %v, {own}"
+    assert placed(f"{store}\n{load}\n{store}") == ["WA", "RA", "WA"]
+    other = load.replace("127 - %t", "%t")
+    assert placed(f"{store}\n{other}") == ["WA", "|", "RA"]
 
 
 def test_read_then_write_and_write_then_write() -> None:
