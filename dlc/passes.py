@@ -41,9 +41,10 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:008", "add-parts"),  # a fold adds up what blocks that share K have of a product
     ("l:009", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
     ("l:010", "pack-operands"),  # operands that lie against the grain are laid out first
-    ("l:011", "flatten-places"),  # places of windows are one axis, wherever rows end
-    ("l:012", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:013", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:011", "fold-in-parts"),  # folds of what a product gives begin where its sums are
+    ("l:012", "flatten-places"),  # places of windows are one axis, wherever rows end
+    ("l:013", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:014", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

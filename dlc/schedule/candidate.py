@@ -8,9 +8,9 @@ launches:
 - *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
   memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, and of
   the wavefronts of its shared loads what these do not hide (`dlc.schedule.units`), and at least the
-  time on its way of a copy that rings do not hide. What is computed of inputs is computed by every
-  thread that reads it or, for one more barrier, once for a block, into a slab of its own: whichever
-  takes fewer instructions.
+  time on its way of a copy that rings do not hide; what is computed of whole sums costs its
+  instructions, too. What is computed of inputs is computed by every thread that reads it or, for
+  one more barrier, once for a block, into a slab of its own: whichever takes fewer instructions.
 - *memory*: operands and results once, at the memory's rate; *l2*: the sectors that all blocks
   fetch, at L2's.
 
@@ -158,6 +158,12 @@ class Candidate(BlockTile):
         """The share of the clocks of an SM's units that others do not hide."""
         return self.target.apart
 
+    @property
+    def after_clocks(self) -> float:
+        """Clocks that an SM issues what a block computes of its sums, which have not been split."""
+        points = self.thread_count * self.sums / self.problem.sums
+        return points * self.problem.after / self.target.issue_lanes if self.splits == 1 else 0
+
     def busy_clocks(self, running: float) -> float:
         """Clocks that an SM needs for a chunk of each of so many blocks."""
         warps = running * self.thread_count / self.target.warp
@@ -199,7 +205,8 @@ class Candidate(BlockTile):
             running = min(self.resident, left)
             rounds = left // running if running == self.resident else 1
             chunk = max(self.busy_clocks(running), self._awaited(running))
-            clocks += rounds * (self.chunks * chunk + self.turn_clocks)
+            clocks += rounds * (self.chunks * chunk + running * self.after_clocks)
+            clocks += rounds * self.turn_clocks
             left -= rounds * running
         return (clocks + START - self.turn_clocks) / self.target.clock
 

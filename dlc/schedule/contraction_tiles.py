@@ -30,6 +30,9 @@ RUN = 32
 MANY_INSTRUCTIONS = 20
 """Of what is computed of a sum, from which on several are computed at once: a function, such as an
 exponential."""
+LITTLE_AFTER = 4
+"""Instructions of a point behind its sums, such as a scale, a bias and a bound, that are in what a
+block takes at its end anyway (`START`)."""
 COMPUTED_AFTER, LOADED_AFTER = 0.5, 0.5
 """Registers that this takes for each sum that is looked at at once, all or those of a box, and that
 elements take which are loaded for it (ptxas for sm_90a: of 128 sums, gelu of them 172 to 181, and
@@ -266,6 +269,7 @@ def _problem(
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=_own_work(reduce, along, found.rows, found.columns),
         column_work=_own_work(reduce, along, found.columns, found.rows),
+        after=_work_after(outer, found, along),
         tensor=_tensor_product(reduce, found, tiled, along),
         padded=_is_transposed(column, chunked),
     )
@@ -313,6 +317,19 @@ def _own_work(
         and along[op.results[0]].intersection(axes)
         and not along[op.results[0]].intersection(others)
     )
+
+
+def _work_after(outer: loop.ForOp, found: Contraction, along: Variance) -> float:
+    """The arithmetic behind a reduce that each of its points has of its own, if that is much."""
+    work = sum(
+        flops_of(op)
+        for op in outer.body.block.ops
+        if op is not found.reduce
+        and op.results
+        and not along[op.results[0]].isdisjoint(found.rows)
+        and not along[op.results[0]].isdisjoint(found.columns)
+    )
+    return max(work - LITTLE_AFTER, 0)
 
 
 def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> float:

@@ -1,12 +1,12 @@
 """
 The estimate of a loop kernel's time on a target, by which fusion decides.
 
-A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
-bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
-"Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
-does one after the other, those of scans and sorts with what their threads exchange. A contraction
-that the schedule will tile takes what its best tiling does (`dlc.schedule.tiling`), so that fusion
-and schedule go by one estimate.
+A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, with
+its loads at the L1 caches', its bytes at the memory's rate, its loads at the L2 cache's rate (a
+roofline; Williams et al., "Roofline: an insightful visual performance model", CACM 2009), and the
+iterations that a thread does one after the other, those of scans and sorts with what their threads
+exchange. A contraction that the schedule will tile takes what its best tiling does
+(`dlc.schedule.tiling`), so that fusion and schedule go by one estimate.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from dlc.target import Target
 
 CLEARLY = 1.25
 """The ratio of two times from which on one is clearly less, whatever kernels merge later."""
+LOADED = 8
+"""Operations of multiply-adds in the time in which an SM's L1 cache gives what a load asks for."""
 STEP_CLOCKS = 16
 """The least clocks of an iteration that waits for the one before, its loads pipelined."""
 
@@ -164,6 +166,8 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         work.memory_bytes / bandwidth, l2_bytes / (target.l2_bandwidth * share) + fetching / share
     )
     l2_bytes += tiling.l2_bytes if tiling is not None else 0
+    if tiling is None and windows is None:
+        flops += work.loads * LOADED
     computing = max(issue, flops / (target.flops * share))
     longest = max(
         computing,

@@ -101,6 +101,8 @@ class Problem:
     """Instructions that compute an element along rows; 0 if that is an element of an input."""
     column_work: float = 0
     """Instructions that compute an element along columns."""
+    after: float = 0
+    """Instructions for what is computed of the sums of a point, but for a few."""
     tensor: TensorProduct | None = None
     """What tensor cores would multiply, if they can compute the sums."""
     padded: bool = True

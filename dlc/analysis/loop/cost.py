@@ -39,6 +39,8 @@ _CONVERSIONS = arith.IndexCastOp | arith.ExtSIOp | arith.ExtUIOp | arith.TruncIO
 FOLDS_OF_SCAN = 3
 """Folds of a value that is scanned: onto those of its thread before it, in the exchange of threads,
 and of what these had."""
+NEIGHBOURS = 4
+"""Elements of a load of neighbours."""
 BEGUN = 2
 """Iterations of four operations that take as long as what a thread loads of L1."""
 
@@ -54,6 +56,8 @@ class Work:
     """The independent pieces of work that SMs can share; infinite if it can always be cut."""
     steps: int
     """The iterations that follow each other in a thread."""
+    loads: float
+    """Loads of threads, of four neighbours at once where they follow each other."""
     alone: bool
     """True if a thread takes whole rows: others of its block have none of its iterations."""
 
@@ -63,12 +67,15 @@ def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) 
     walk = _Walk(kernel, target, tiled)
     walk.visit(kernel.body.block, 1)
     written = sum(_bytes(ref.type, _stored(kernel, ref)) for ref in kernel.output_refs)
+    steps, alone = (0, False) if tiled else _steps(kernel.body.block)
     return Work(
         walk.flops,
         sum(walk.memory.values()) + written,
         sum(walk.l2.values()) + written,
         _units(kernel),
-        *((0, False) if tiled else _steps(kernel.body.block)),
+        steps,
+        walk.loads,
+        alone,
     )
 
 
@@ -138,6 +145,7 @@ class _Walk:
     target: Target
     tiled: Contraction | None
     flops: float = 0
+    loads: float = 0
     memory: dict[object, float] = field(default_factory=dict)
     l2: dict[object, float] = field(default_factory=dict)
 
@@ -187,12 +195,20 @@ class _Walk:
         if not isinstance(op, LoadOp):
             self.flops += points * flops_of(op)
             return
+        self.loads += points / (NEIGHBOURS if self._follows(op) else 1)
         row = self._touch(op, points)
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
         innermost = _innermost_axis(op)
         warp = 1 if innermost is None or innermost in outer else self.target.warp
         size = min(_bytes(op.ref.type, points / warp), self._shared_by_blocks(op, outer))
         self.l2[row] = max(self.l2.get(row, 0), size)
+
+    def _follows(self, op: LoadOp) -> bool:
+        """True if each iteration of a long innermost loop loads the element behind the last."""
+        axis = _innermost_axis(op)
+        if axis is None or not op.subscripts or self.extents[axis] < self.target.warp:
+            return False
+        return op.subscripts[-1].coefficient(axis) == 1
 
     def _shared_by_blocks(self, op: LoadOp, varies: Collection[SSAValue]) -> float:
         """

@@ -56,7 +56,7 @@ def parted(kernel: KernelOp, count: int) -> tuple[KernelOp, KernelOp]:
 def _sums(kernel: KernelOp, count: int) -> KernelOp:
     """What stores the sums over each part of K."""
     copy = kernel.clone()
-    outer, reduce = _nest(copy)
+    outer, reduce = nest_of(copy)
     for op in reversed(list(outer.body.block.ops)):
         unused = op.results and not any(result.uses for result in op.results)
         if op is not reduce and (isinstance(op, StoreOp) or unused):
@@ -76,7 +76,7 @@ def _sums(kernel: KernelOp, count: int) -> KernelOp:
         if op is not outer.yielded:
             op.detach()
             deal.body.block.insert_op_before(op, deal.yielded)
-    _substitute(deal, place)  # while axes are as long as what is said of them
+    substitute(deal, place)  # while axes are as long as what is said of them
     reduce.set_axes([length // count])
     for result in reduce.results:
         ref = block.insert_arg(memref_type(result.type, tuple(extents)), len(block.args))
@@ -86,7 +86,7 @@ def _sums(kernel: KernelOp, count: int) -> KernelOp:
         deal.body.block.insert_op_before(store, deal.yielded)
     Rewriter.replace_op(outer, deal)
     alignments = [int(n) for n in copy.alignments.get_values()]
-    made = _made(kernel, copy.detach_region(0), kernel.inputs, alignments)
+    made = made_of(kernel, copy.detach_region(0), kernel.inputs, alignments)
     made.attributes.pop(VALUES, None)
     for ref, result in zip(made.output_refs, made.results, strict=True):
         result.name_hint = ref.name_hint
@@ -97,7 +97,7 @@ def _sums(kernel: KernelOp, count: int) -> KernelOp:
 def _whole(kernel: KernelOp, count: int, sums: KernelOp) -> KernelOp:
     """What adds the sums up, and does all that the kernel does with that."""
     copy = kernel.clone()
-    outer, reduce = _nest(copy)
+    outer, reduce = nest_of(copy)
     refs = [copy.body.block.insert_arg(r.type, n) for n, r in enumerate(sums.output_refs)]
     before, folded = Builder(InsertPoint.before(reduce)), list[SSAValue]()
     for part in range(count):
@@ -112,7 +112,7 @@ def _whole(kernel: KernelOp, count: int, sums: KernelOp) -> KernelOp:
     known = [int(n) for n in copy.alignments.get_values()]
     alignments = [DEFAULT_ALIGNMENT] * len(refs) + known
     inputs = [*sums.results, *kernel.inputs]
-    made = _made(kernel, copy.detach_region(0), inputs, alignments)
+    made = made_of(kernel, copy.detach_region(0), inputs, alignments)
     for name in (FUSE, GROUPS, MEMBERS):
         made.attributes.pop(name, None)
     for old, new in zip(kernel.results, made.results, strict=True):
@@ -121,7 +121,7 @@ def _whole(kernel: KernelOp, count: int, sums: KernelOp) -> KernelOp:
     return made
 
 
-def _made(
+def made_of(
     kernel: KernelOp, body: Region, inputs: Sequence[SSAValue], alignments: Sequence[int]
 ) -> KernelOp:
     """A kernel of a body, which has the name and the attributes of another one."""
@@ -131,14 +131,14 @@ def _made(
     return made
 
 
-def _nest(kernel: KernelOp) -> tuple[ForOp, ReduceOp]:
+def nest_of(kernel: KernelOp) -> tuple[ForOp, ReduceOp]:
     """The loop of a contraction, and what it sums."""
     (outer,) = (op for op in kernel.body.block.ops if isinstance(op, ForOp))
     (reduce,) = (op for op in outer.body.block.ops if isinstance(op, ReduceOp))
     return outer, reduce
 
 
-def _substitute(around: ForOp, place: dict[SSAValue, Expr]) -> None:
+def substitute(around: ForOp, place: dict[SSAValue, Expr]) -> None:
     """Has all in a loop stand at other places."""
     for op in list(around.body.walk()):
         if isinstance(op, IndexedOp):
