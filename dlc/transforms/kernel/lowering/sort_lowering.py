@@ -7,7 +7,7 @@ from itertools import product
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType, i32
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.scan_order import ScanOrder, scan_order
@@ -38,13 +38,14 @@ def lower_sort(to: ReduceLowering, op: tile.SortOp) -> None:
             f"expected a sort along threads and register axes or one serial axis, found {op.place}",
             "run cooperative-reduce with as many threads times vector as the row has points",
         )
-    beside = set(registers_around(op)).difference(order.registers)
-    if not beside.isdisjoint(to.along(op.results)):
-        fail(op, "expected a sort of one row for each thread, found several at register axes")
+    along = to.along(op.results)
+    apart = [a for a in registers_around(op) if a in along and a not in order.registers]
     if order.serial:
-        _sort_alone(to, op)
-    else:
-        _Sort(to, op, order).lower()
+        _sort_alone(to, op, apart)
+        return
+    if apart:
+        fail(op, "expected a sort of one row for each thread, found several at register axes")
+    _Sort(to, op, order).lower()
 
 
 class _Sort:
@@ -160,33 +161,34 @@ def _is_less(to: ReduceLowering, left: Values, right: Values) -> SSAValue:
     return to.insert(arith.OrIOp(less, behind), "less")
 
 
-def _sort_alone(to: ReduceLowering, op: tile.SortOp) -> None:
+def _sort_alone(to: ReduceLowering, op: tile.SortOp, apart: Sequence[BlockArgument]) -> None:
     """
     A thread computes all values before the loop in which they are sorted, and sorts them in memory
-    of its own.
+    of its own: at the points of some register axes a row each.
     """
     loop = op.parent_op()
     assert isinstance(loop, tile.ForOp)
     to.before(loop)
     points = loop.extent(loop.axes[0])
+    shape, row = [*map(extent_of_register, apart), points], [*map(Expr.of, apart)]
     refs = [
-        to.insert(kernel.AllocLocalOp(v.type, [points]), f"{v.name_hint or 'sort'}_row")
+        to.insert(kernel.AllocLocalOp(v.type, shape), f"{v.name_hint or 'sort'}_row")
         for v in op.results
     ]
-    to.builder.insert(_up_to(loop, op, refs))
+    to.builder.insert(_up_to(loop, op, refs, row))
     for step in steps((points - 1).bit_length()):
-        with to.loop(points // 2, "pair", unroll=False) as pair:
-            at = [[place] for place in step.places(Expr.of(pair))]
+        with to.loop(points // 2, "pair", unroll=False) as pair, to.each(apart):
+            at = [[*row, place] for place in step.places(Expr.of(pair))]
             found = _in_order(to, *(_loaded(to, refs, place) for place in at))
             for values, place in zip(found, at, strict=True):
                 _store(to, values, refs, place)
-    loads = [tile.LoadOp(ref, [op.place]) for ref in refs]
+    loads = [tile.LoadOp(ref, [*row, op.place]) for ref in refs]
     for load, result in zip(loads, op.results, strict=True):
         to.variance[load.result] = to.variance[result]
     Rewriter.replace_op(op, loads, [load.result for load in loads])
 
 
-def _up_to(loop: tile.ForOp, op: tile.SortOp, refs: Values) -> tile.ForOp:
+def _up_to(loop: tile.ForOp, op: tile.SortOp, refs: Values, row: Sequence[Expr]) -> tile.ForOp:
     """A copy of a loop that does no more than to store what a sort in it is to sort."""
     copy = loop.clone()
     block = copy.body.block
@@ -197,7 +199,9 @@ def _up_to(loop: tile.ForOp, op: tile.SortOp, refs: Values) -> tile.ForOp:
         Rewriter.erase_op(last)
     for effect in [o for o in block.ops if isinstance(o, tile.StoreOp)]:
         Rewriter.erase_op(effect)
-    stores = [tile.StoreOp(v, r, [sort.place]) for v, r in zip(sort.values, refs, strict=True)]
+    stores = [
+        tile.StoreOp(v, r, [*row, sort.place]) for v, r in zip(sort.values, refs, strict=True)
+    ]
     block.insert_ops_before(stores, sort)
     Rewriter.erase_op(sort)
     block.add_op(tile.YieldOp())
