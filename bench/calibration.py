@@ -18,7 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 from pathlib import Path
 from statistics import geometric_mean
@@ -223,7 +223,8 @@ def attention_tiling_of(
     splits, ending = int(found.get("splits", 1)), found.get("combine", "workspace")
     depth = int(rings[1]) if rings else 1
     parts = splits, ending, waves, depth
-    return made(tiled.problem, target, thread, threads, int(found["bk"]), *parts)
+    tiling = made(tiled.problem, target, thread, threads, int(found["bk"]), *parts)
+    return replace(tiling, sharing=int(found["parts"])) if "parts" in found else tiling
 
 
 def _counted(compiled: Any) -> float:

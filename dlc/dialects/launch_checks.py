@@ -53,24 +53,40 @@ def block_fold(launch: AxesOp) -> CombineOp | None:
     return next(folds, None)
 
 
-def verify_block_fold(launch: AxesOp, along: Variance) -> None:
-    """Checks that what one block does after the fold is the same for all that it folds."""
-    folds = [op for op in launch.walk() if isinstance(op, CombineOp) and op.is_of_blocks]
-    if not folds:
-        return
-    if len(folds) > 1 or folds[0] is not block_fold(launch):
-        raise VerifyException(
-            f"expected one fold of what blocks hold, beside the loops of the launch, found "
-            f"{len(folds)}{' in a loop' if len(folds) == 1 else ''}"
-        )
-    (fold,), own = folds, set(folds[0].axes)
-    after = fold.next_op
+def thread_fold(launch: AxesOp) -> CombineOp | None:
+    """The fold of what threads hold that deals points over them, if there is one."""
+    folds = (op for op in launch.body.block.ops if isinstance(op, CombineOp))
+    return next((op for op in folds if op.dealt is not None), None)
+
+
+def verify_folds(launch: AxesOp, along: Variance) -> None:
+    """Checks that what follows a fold of blocks, or one that is dealt, is the same for all that it
+    folds."""
+    folds = [op for op in launch.walk() if isinstance(op, CombineOp)]
+    blocks = [op for op in folds if op.is_of_blocks]
+    dealt = [op for op in folds if op.dealt is not None]
+    for found, beside, what in (
+        (blocks, block_fold(launch), "blocks hold"),
+        (dealt, thread_fold(launch), "threads hold over which its points are dealt"),
+    ):
+        if len(found) > 1 or (found and found[0] is not beside):
+            raise VerifyException(
+                f"expected one fold of what {what}, beside the loops of the launch, found "
+                f"{len(found)}{' in a loop' if len(found) == 1 else ''}"
+            )
+        for fold in found:
+            _verify_after(fold, what, along)
+
+
+def _verify_after(fold: CombineOp, what: str, along: Variance) -> None:
+    """Checks that nothing after a fold varies along what it folds."""
+    own, after = set(fold.axes), fold.next_op
     while after is not None:
         used = (v for op in after.walk() for v in op.operands)
         if varying := {axis for v in used for axis in along.get(v, ())} & own:
             names = ", ".join(f"%{a.name_hint}" for a in varying)
             raise VerifyException(
-                f"expected nothing after a fold of what blocks hold that varies along {names}, "
+                f"expected nothing after a fold of what {what} that varies along {names}, "
                 f"found '{after.name}'"
             )
         after = after.next_op

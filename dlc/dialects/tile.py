@@ -84,8 +84,9 @@ from dlc.dialects.holding import HeldAttr, HoldOp, ShareOp
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.launch_checks import (
     block_fold,
-    verify_block_fold,
+    thread_fold,
     verify_effects,
+    verify_folds,
     verify_order,
     verify_resident,
 )
@@ -192,6 +193,11 @@ class LaunchOp(ForOpBase):
         """The fold of what blocks hold, if there is one."""
         return block_fold(self)
 
+    @property
+    def thread_fold(self) -> CombineOp | None:
+        """The fold of what threads hold over which its points are dealt, if there is one."""
+        return thread_fold(self)
+
     def verify_(self) -> None:
         super().verify_()
         if self.last_first is not None:
@@ -199,7 +205,7 @@ class LaunchOp(ForOpBase):
         if self.resident is not None:
             verify_resident(self, self.resident.value.data)
         along = variance(self)
-        verify_block_fold(self, along)
+        verify_folds(self, along)
         verify_clusters(self, self.cluster_size, along)
         apart = self.last_first is None and self.block_fold is None
         if self.cluster is not None and not apart:

@@ -45,6 +45,9 @@ class CombineOp(IRDLOperation):
     the same at all of them. Where the axes are no longer a launch's but values that the threads
     compute of their number, `among` lists all of them, the last one running fastest.
 
+    With `dealt`, as in `%r = tile.combine add %part across(%t) dealt : f32`, each point of the axes
+    goes on at a share of the points that a thread has; nothing after it varies along the axes.
+
     Across block axes, `%r = tile.combine add %p across(%ks) cluster? : f32` folds what blocks hold
     that differ in those only. One of them goes on from there, the last one that comes; or in a
     `cluster` all run at the same time, and each goes on at a share of the points. Nothing after it
@@ -57,12 +60,13 @@ class CombineOp(IRDLOperation):
     axes = var_operand_def(IndexType())
     threads = var_operand_def(IndexType())
     cluster = opt_prop_def(UnitAttr)
+    dealt = opt_prop_def(UnitAttr)
     results_ = var_result_def(AnyAttr())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     custom_directives = (Name, SameType)
     assembly_format = (
         "custom<Name>($monoid) $values `across` `(` $axes `)` (`cluster` $cluster^)?"
-        " (`among` `(` $threads^ `)`)? attr-dict"
+        " (`dealt` $dealt^)? (`among` `(` $threads^ `)`)? attr-dict"
         " `:` custom<SameType>(type($values), type($results_))"
     )
     traits = traits_def(MemoryReadEffect())
@@ -75,12 +79,14 @@ class CombineOp(IRDLOperation):
         threads: Sequence[SSAValue] = (),
         *,
         cluster: bool = False,
+        dealt: bool = False,
     ) -> None:
         super().__init__(
             operands=[values, axes, threads],
             properties={
                 "monoid": StringAttr(monoid),
                 "cluster": UnitAttr() if cluster else None,
+                "dealt": UnitAttr() if dealt else None,
             },
             result_types=[[v.type for v in values]],
         )
@@ -104,6 +110,10 @@ class CombineOp(IRDLOperation):
             raise VerifyException(f"expected thread axes, or block axes, found {names}")
         if self.cluster is not None:
             self._verify_cluster()
+        if self.dealt is not None and (
+            kinds != {THREAD} or self.threads or not isinstance(self.parent_op(), AxesOp)
+        ):
+            raise VerifyException("expected thread axes of a launch, over which points are dealt")
         for thread in self.threads:
             if least(thread) != 0 or most(thread) == inf:
                 raise VerifyException(

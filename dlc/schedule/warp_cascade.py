@@ -15,13 +15,17 @@ from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.candidate import WAVEFRONTS
 from dlc.schedule.cascade_problem import CascadeProblem
-from dlc.schedule.cascade_tiles import FACTOR, PADDING, CascadeCandidate
+from dlc.schedule.cascade_tiles import FACTOR, PADDING, RESCALED, CascadeCandidate
 from dlc.schedule.endings import folding_registers
 from dlc.schedule.result_boxes import ResultBoxes
-from dlc.target import WARP, Target
+from dlc.target import BANK_BYTES, BANKS, WARP, Target
 
 WARPS = (1, 2, 4, 8)
-"""Warps of a block, each with rows of its own."""
+"""Warps of a block that have rows of their own."""
+SHARING = (1, 2, 4)
+"""Warps that have the same rows, and parts of each chunk of keys."""
+MOST_WARPS = 8
+"""Of a block whose warps share rows."""
 WARP_TILES = ((16, 64), (32, 64), (16, 128), (32, 128), (16, 32), (32, 32), (16, 16))
 """Rows and columns of a warp."""
 CHUNKS = (64, 32, 16)
@@ -30,7 +34,7 @@ K = 16
 SCORE = 10
 """Instructions of a lane for a score: it is scaled and masked, the largest found, its power, which
 is rounded and packed, and the sum of these."""
-HALF = 2
+HALF, WORD = 2, 4
 """Bytes."""
 SPECIAL = 1
 """Those of them that units for special functions do: the power, whose rounding is another's
@@ -41,6 +45,9 @@ SPECIAL = 1
 class WarpCascade(CascadeCandidate):
     """One way to tile attention for tensor cores: `thread` is what a warp has, `threads` warps."""
 
+    sharing: int = 1
+    """Warps that have the same rows, and parts of each chunk of keys."""
+
     vector: ClassVar[int] = K
 
     @property
@@ -49,7 +56,11 @@ class WarpCascade(CascadeCandidate):
 
     @property
     def thread_count(self) -> int:
-        return WARP * prod(self.threads)
+        return WARP * self.sharing * prod(self.threads)
+
+    @property
+    def tile_options(self) -> str:
+        return super().tile_options + (f" parts={self.sharing}" if self.sharing > 1 else "")
 
     @property
     def points(self) -> tuple[int, int]:
@@ -59,12 +70,20 @@ class WarpCascade(CascadeCandidate):
     @property
     def sums(self) -> int:
         rows, columns = self.thread
-        return rows * (columns + self.chunk) // WARP
+        return rows * (columns + self.chunk // self.sharing) // WARP
+
+    @property
+    def _folded_bytes(self) -> int:
+        """Of what warps that share rows hold in the end, and fold through shared memory."""
+        each = self.sums_held + self.rows_held * (self.problem.results - 1)
+        return WORD * self.thread_count * each if self.sharing > 1 else 0
 
     @cached
     def shared_bytes(self) -> int:
-        """What is copied, and the padding of its rows; the rest is in registers."""
-        size = self._copied_bytes * self.slots + self._row_bytes
+        """
+        What is copied, and the padding of its rows, and what warps fold; the rest is in registers.
+        """
+        size = self._copied_bytes * self.slots + self._row_bytes + self._folded_bytes
         of_both = self.chunk * (bool(self.problem.key_bytes) + bool(self.problem.column_bytes))
         return size + PADDING * self._padded(of_both)
 
@@ -92,17 +111,18 @@ class WarpCascade(CascadeCandidate):
     @cached
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         p, t, (rows, columns) = self.problem, self.target, self.thread
-        products = rows * self.chunk * (p.width + columns)
+        keys = self.chunk // self.sharing
+        products = rows * keys * (p.width + columns)
         mma = products / (16 * 8 * K)
-        loads = self.chunk * (p.width + columns) / (K * K) + rows * p.width / (K * K)
-        beside = CHUNK_INSTRUCTIONS + rows * self.chunk / WARP * SCORE
+        loads = keys * (p.width + columns) / (K * K) + rows * p.width / (K * K)
+        beside = CHUNK_INSTRUCTIONS + rows * keys / WARP * SCORE
         beside += rows * columns / WARP + FACTOR * rows / 8
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
-        warps = prod(self.threads)
+        warps = self.sharing * prod(self.threads)
         own = (
             warps * products / t.mma_rate("half"),
             warps * (mma + loads + beside) * t.warp / t.issue_lanes,
-            warps * rows * self.chunk * SPECIAL / t.special_lanes,
+            warps * rows * keys * SPECIAL / t.special_lanes,
         )
         return own, ((warps * loads + self._copied_bytes / 16 / t.warp) * WAVEFRONTS,)
 
@@ -123,11 +143,16 @@ class WarpCascade(CascadeCandidate):
         return self.target.sm_bandwidth / self.target.clock
 
     @property
+    def has_rows_first(self) -> bool:
+        """True if a block has its rows before it asks for its first chunk."""
+        return self.slots == 1
+
+    @property
     def turn_clocks(self) -> float:
         """
-        With its rows, which a block has before its first chunk is asked for, and its results, if
-        these are no parts: measured on an H200 of 128 rows by warpgroups, stored by threads, 9300
-        clocks of 64 elements and 14,900 of 128, where this has 7800 and 12,200.
+        With its rows, its first chunk, and its results, if these are no parts: measured on an H200
+        of 128 rows by warpgroups, stored by threads, 9300 clocks of 64 elements and 14,900 of 128,
+        where this has 7800 and 12,200.
         """
         t, stored = self.target, 0.0
         if self.splits == 1:
@@ -135,8 +160,23 @@ class WarpCascade(CascadeCandidate):
         if not self.stores_boxes and self.results.parts_of_sector > 1:
             stored *= self.results.parts_of_sector * t.stored_rate
         rows = self._row_bytes * t.clock / t.sm_bandwidth
-        first = t.latency_clocks + self._copied_bytes / self.chunk_rate
-        return super().turn_clocks + rows + first + stored / t.l2_bytes_per_clock
+        first = self._copied_bytes / self.chunk_rate
+        first += t.latency_clocks if self.has_rows_first else 0
+        beside = super().turn_clocks + self._folding_clocks
+        return beside + rows + first + stored / t.l2_bytes_per_clock
+
+    @property
+    def _folding_clocks(self) -> float:
+        """
+        Of warps that share rows: each writes what it holds, all meet, and each reads its share of
+        what all have, one after the other.
+        """
+        if self.sharing == 1:
+            return 0
+        t, moved = self.target, 2 * self._folded_bytes / (BANKS * BANK_BYTES)
+        each = self.sums_held * (RESCALED + 2) + self.sharing * self.rows_held * FACTOR
+        waited = t.meeting_clocks + self.sharing * t.read_clocks
+        return moved + self.thread_count * each / t.issue_lanes + waited
 
     @property
     def unhidden(self) -> float:
@@ -166,7 +206,9 @@ def warp_tiles(problem: CascadeProblem, target: Target) -> Iterator[WarpCascade]
     """The tilings for tensor cores that fit: of a whole chunk of keys at least."""
     if not problem.halves or not target.has("mma") or problem.width % K or problem.rows < 2:
         return
-    for tile, warps, chunk in product(WARP_TILES, WARPS, CHUNKS):
-        found = WarpCascade(problem, target, tile, (warps, 1), chunk)
+    for tile, warps, chunk, sharing in product(WARP_TILES, WARPS, CHUNKS, SHARING):
+        if chunk % (sharing * K) or (sharing > 1 and sharing * warps > MOST_WARPS):
+            continue
+        found = WarpCascade(problem, target, tile, (warps, 1), chunk, sharing=sharing)
         if chunk <= problem.keys and found.resident:
             yield found

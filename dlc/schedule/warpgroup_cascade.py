@@ -86,6 +86,10 @@ class WarpgroupCascade(WarpCascade):
         return self._resident_with(self.results.place_bytes) >= self._resident_with(0) > 0
 
     @property
+    def has_rows_first(self) -> bool:
+        return self.producer or super().has_rows_first
+
+    @property
     def chunk_rate(self) -> float:
         return self.target.box_bytes_per_clock if self.producer else super().chunk_rate
 

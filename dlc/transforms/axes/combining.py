@@ -8,13 +8,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.dialects import tile
 
 
-def combine_after(reduce: tile.ReduceOp, axis: SSAValue, *, cluster: bool = False) -> None:
+def combine_after(
+    reduce: tile.ReduceOp, axis: SSAValue, *, cluster: bool = False, dealt: bool = False
+) -> None:
     """
     Folds after a reduce what the points of an axis hold of it, and has all else use that; they may
-    be the blocks of a `cluster`.
+    be the blocks of a `cluster`, or threads over which what follows is `dealt`.
     """
     monoid = reduce.monoid_name.data
-    combine = tile.CombineOp(monoid, reduce.results, [axis], cluster=cluster)
+    combine = tile.CombineOp(monoid, reduce.results, [axis], cluster=cluster, dealt=dealt)
     combine.location = reduce.location
     Rewriter.insert_op(combine, InsertPoint.after(reduce))
     for part, result in zip(reduce.results, combine.results, strict=True):

@@ -38,7 +38,10 @@ from dlc.schedule.progress import schedule_as_run
 from dlc.target import BLOCK_THREADS, MAX_THREADS, WARPGROUP
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.kernel.lowering.block_folds import repeat_after, sizes_first
-from dlc.transforms.kernel.lowering.cluster_folds import lower_block_fold
+from dlc.transforms.kernel.lowering.cluster_folds import (
+    lower_block_fold,
+    lower_thread_fold,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class BindAxesPass(ModulePass):
     other threads would read what is being written. Register axes stay. What blocks hold that a
     combine folds goes to memory that the kernel gets as an output: the last of the blocks goes on
     from there (`kernel.last_block`) and folds it, in the order of the axis. What the blocks of a
-    cluster hold goes to their shared memory, where each folds its share of the points.
+    cluster hold goes to their shared memory, where each folds its share of the points; likewise
+    what threads hold, where a fold deals points over them.
 
     *Legal always*: any state of a kernel has a meaning, one still in the loop dialect is one
     thread. The threads of a block run in lockstep until `place-barriers`.
@@ -133,6 +137,9 @@ class _Binding:
         self._launch = launch = source.launch
         self._along: Variance = variance(launch)
         empty = all(0 in shape_of(ref) for ref in source.output_refs)
+        self._folds_threads = lower_thread_fold(source, self._along)
+        if self._folds_threads:
+            self._along = variance(launch)
         self._fold = lower_block_fold(source, self._along)
         """Where several blocks meet, or the last of them goes on."""
         self._by_last: frozenset[Operation] = frozenset()
@@ -184,7 +191,7 @@ class _Binding:
         """States grid and block, and defines each block and thread axis by their numbers."""
         block_points, thread_points = self._points(self._blocks), self._points(self._threads)
         buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
-        together = any(
+        together = self._folds_threads or any(
             isinstance(op, buffers) or self._goes_across(op) for op in self._launch.walk()
         )
         beside = bool(self._blocks) and thread_points <= MAX_THREADS

@@ -38,7 +38,8 @@ class PipelineKOuterPass(SchedulingPass):
     *Legal when* rings have two slots at least and stand outside of the loop, and the launch has no
     serial axis left: a chunk's slot was released one iteration before it is filled again, and at
     the acquire in between all threads have come past that release.
-    *Faster because* a copy's latency passes while chunks are computed.
+    *Faster because* a copy's latency passes while chunks are computed. What threads copy themselves
+    for the loop alone, as the rows of attention, they copy once the first chunks are requested.
 
     ```
     %acc = tile.reduce add serial(%ko in 128) -> f32 {
@@ -440,9 +441,23 @@ def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp], products: int) -> N
         early = [r for r in rings if ahead < min(r.depth - in_use, r.most_chunks)]
         prologue = [_request(ring, ahead) for ring in early]
         Rewriter.insert_op(prologue, InsertPoint.before(loop))
+    _stage_after_requests(loop)
     acquires = [op for op in loop.body.block.ops if isinstance(op, tile.AcquireOp)]
     late = [ring for ring in rings if ring.depth - in_use < ring.most_chunks]
     requests = [_request(ring, _iteration(loop) + (ring.depth - in_use)) for ring in late]
     Rewriter.insert_op(requests, InsertPoint.after(acquires[-1]))
     for fill in fills:
         Rewriter.erase_op(fill)
+
+
+def _stage_after_requests(loop: tile.ReduceOp) -> None:
+    """
+    Has threads copy what they copy themselves, for a loop alone, once its first chunks are
+    requested: both are then waited for at the same time.
+    """
+    assert loop.parent is not None
+    for op in [op for op in loop.parent.ops if isinstance(op, tile.StageOp)]:
+        users = [loop.parent.find_ancestor_op_in_block(use.operation) for use in op.result.uses]
+        if not op.is_async and op.is_before_in_block(loop) and set(users) == {loop}:
+            op.detach()
+            Rewriter.insert_op(op, InsertPoint.before(loop))

@@ -131,6 +131,17 @@ class RegisterTilePass(SchedulingPass):
     like, with K in runs of 32; they are read by rows where they lie along K, one by one where not.
     So do integers of 8 bits, from sm_80 on, whose sums are i32.
 
+    With `parts=2`, two warps, or warpgroups, have the same points, and halves of each chunk of K;
+    what they have of the whole sum is folded at its end, where each goes on at half of the points.
+    A block has more warps, each with half as much to do of a chunk.
+    ```
+    tile.launch block(…) thread(%trow in 4, %part in 2, %group in 8, %member in 4) … {
+      %acc_part = tile.reduce add serial(%ko in 8) -> f32 {
+        … tile.reduce add by <…>(…) serial(%ki in 2) fragment(%kv in 16) -> f32 {
+          … %ko * 64 + %part * 32 + %ki * 16 + %kv …
+      %acc = tile.combine add %acc_part across(%part) dealt : f32
+    ```
+
     With `apart=true`, each chunk of K has sums of its own, which threads add to theirs: twice the
     registers for sums, and an addition for each and each chunk. Long sums are rounded less often.
     ```
@@ -157,6 +168,8 @@ class RegisterTilePass(SchedulingPass):
     is."""
     apart: bool = False
     """Sum each chunk of K by itself, which is added to a thread's sums."""
+    parts: int = 1
+    """Warps, or warpgroups, that share points and take parts of each chunk of K, with `mma`."""
     held: bool = False
     """Without `mma`, hold what is computed of a chunk of attention in registers."""
     strip: int = 0
@@ -171,6 +184,7 @@ class RegisterTilePass(SchedulingPass):
         ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
         "apart": Domain((False, True), narrowed=lambda s: _apart(s)),
+        "parts": Domain((1, 2, 4), least=1, narrowed=lambda s: _parts(s)),
         "held": Domain((False, True), narrowed=lambda s: _held(s)),
         "strip": Domain((0, 1, 2, 4), least=0, narrowed=lambda s: _strips(s)),
     }
@@ -195,6 +209,8 @@ class RegisterTilePass(SchedulingPass):
             raise OptionError("precision", message, _PRECISION_HINT)
         if self.apart and self.precision == "3xtf32":
             raise OptionError("apart", "expected sums of all of K: those of 3xtf32 are so anyway")
+        if self.parts > 1 and not self.mma:
+            raise OptionError("parts", "expected products by warps", "take mma, or leave parts out")
         if self.held and self.mma:
             raise OptionError("held", "lanes hold all with mma", "leave held out")
         if self.strip and not self.held:
@@ -222,7 +238,14 @@ class RegisterTilePass(SchedulingPass):
             target = target_of(module)
             split = self.precision == "3xtf32"
             return deal_to_warps(
-                launch, serial, sizes, self.mma, target, split=split, apart=self.apart
+                launch,
+                serial,
+                sizes,
+                self.mma,
+                target,
+                parts=self.parts,
+                split=split,
+                apart=self.apart,
             )
         chunks = _sum_apart(launch) if self.apart else ""
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
@@ -316,6 +339,15 @@ def _products(s: Situation) -> tuple[Value, ...]:
     )
     groups = [name for name in given if name in OF_WARPGROUPS]
     return "", *(name for name in given if name not in OF_WARPGROUPS), *floats, *groups
+
+
+def _parts(s: Situation) -> tuple[int, ...]:
+    """Parts that divide the runs of all chunks of K, where warps multiply these."""
+    chunks = [c.reduce for c in contractions(s.kernel.launch) if c.reduce.axes_of(REGISTER)]
+    runs = [max(map(op.extent, op.axes_of(SERIAL)), default=1) for op in chunks]
+    if not s.given["mma"] or not runs:
+        return (1,)
+    return (1, *(n for n in (2, 4) if not any(run % n for run in runs)))
 
 
 def _held(s: Situation) -> tuple[Value, ...]:

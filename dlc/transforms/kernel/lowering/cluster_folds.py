@@ -1,4 +1,7 @@
-"""What blocks of a cluster hold goes through their shared memory: each folds a share, in order."""
+"""
+What blocks of a cluster hold, or threads over which points are dealt, goes through shared memory:
+each folds a share, in order.
+"""
 
 from __future__ import annotations
 
@@ -39,49 +42,83 @@ def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None
     return _lower_cluster_fold(launch, fold, along)
 
 
+def lower_thread_fold(source: tile.KernelOp, along: Variance) -> bool:
+    """
+    Replaces a fold of what threads of a block hold over which its points are dealt: each puts it
+    into shared memory, and folds its share, at which it does what follows. False for a kernel that
+    has none.
+    """
+    launch, fold = source.launch, source.launch.thread_fold
+    if fold is None:
+        return False
+    others = [a for a in launch.axes_of(THREAD) if a not in fold.axes]
+    threads = prod(map(launch.extent, others))
+    _fold_shares(launch, fold, along, threads, running_number(launch, others))
+    return True
+
+
 def _lower_cluster_fold(launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance) -> BlockFold:
     """
     Replaces a fold of what the blocks of a cluster hold: each puts it into its shared memory, all
     meet, and each folds its share of the points, at which it does what follows.
     """
+    place = _fold_shares(launch, fold, along, _threads(launch), _thread(launch))
+    count = prod(map(launch.extent, fold.axes))  # pyright: ignore[reportArgumentType]
+    return BlockFold(frozenset(fold.axes), place, cluster=count)
+
+
+def _fold_shares(
+    launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance, threads: int, thread: Expr
+) -> Operation:
+    """
+    Puts what is folded into shared memory, where each of so many threads has a place, and folds
+    what lies there: shares of it where points can be dealt. Gives the last operation before that.
+    Blocks of a cluster have parts of their own, which others read; threads have one of all.
+    """
     across = [a for a in launch.axes if a in fold.axes]
     held = [HeldValue(launch, fold, value, along[value]) for value in fold.values]
-    thread = _thread(launch)
     places = [[*map(Expr.of, v.held), thread, *map(Expr.of, v.run)] for v in held]
-    count = prod(map(launch.extent, across))
-    buffers = [kernel.AllocSharedOp(v.value.type, _shape(launch, v)) for v in held]
-    maps = [kernel.MapClusterOp(buffer.result, count) for buffer in buffers]
-    for v, buffer, map_op in zip(held, buffers, maps, strict=True):
+    count, rank = prod(map(launch.extent, across)), running_number(launch, across)
+    own, parts = ([], []) if fold.cluster is not None else ([rank], [count])
+    buffers = [
+        kernel.AllocSharedOp(v.value.type, [*parts, *_shape(launch, v, threads)]) for v in held
+    ]
+    for v, buffer in zip(held, buffers, strict=True):
         buffer.result.name_hint = f"{v.name.removesuffix('_part')}_parts"
-        map_op.result.name_hint = f"all_{buffer.result.name_hint}"
     stores = [
-        tile.StoreOp(v.value, buffer.result, place)
+        tile.StoreOp(v.value, buffer.result, [*own, *place])
         for v, buffer, place in zip(held, buffers, places, strict=True)
     ]
-    barrier, rank = kernel.ClusterBarrierOp(), running_number(launch, across)
+    new: list[Operation] = [*buffers, *stores]
+    refs = [buffer.result for buffer in buffers]
+    if fold.cluster is not None:
+        maps = [kernel.MapClusterOp(buffer.result, count) for buffer in buffers]
+        for buffer, map_op in zip(buffers, maps, strict=True):
+            map_op.result.name_hint = f"all_{buffer.result.name_hint}"
+        new = [*buffers, *maps, *stores, kernel.ClusterBarrierOp()]
+        refs = [map_op.result for map_op in maps]
     share = _share(launch, fold, held, along, count)
 
     def loads(_: Sequence[SSAValue], number: Expr) -> list[tile.LoadOp]:
-        pairs = zip(maps, places, strict=True)
-        return [tile.LoadOp(map_op.result, [number, *place]) for map_op, place in pairs]
+        pairs = zip(refs, places, strict=True)
+        return [tile.LoadOp(ref, [number, *place]) for ref, place in pairs]
 
     words = sum(v.words for v in held)
     if share is not None:
         words = -(-words * share.points // launch.extent(share.axis))
-    total = fold_parts(launch, fold, words, loads)
-    new = [*buffers, *maps, *stores, barrier, total]
-    for op in new:
+    total, place = fold_parts(launch, fold, words, loads), new[-1]
+    for op in (*new, total):
         op.location = fold.location
-    Rewriter.insert_op(new, InsertPoint.before(fold))
+    Rewriter.insert_op([*new, total], InsertPoint.before(fold))
     Rewriter.replace_op(fold, [], total.results)
     if share is not None:
-        share.deal(launch, barrier, rank, along)
-    return BlockFold(frozenset(across), barrier, cluster=count)
+        share.deal(launch, place, rank, along)
+    return place
 
 
-def _shape(launch: tile.LaunchOp, value: HeldValue) -> list[int]:
+def _shape(launch: tile.LaunchOp, value: HeldValue, threads: int) -> list[int]:
     held, run = ([launch.extent(a) for a in axes] for axes in (value.held, value.run))
-    return [*held, _threads(launch), *run]
+    return [*held, threads, *run]
 
 
 def _threads(launch: tile.LaunchOp) -> int:
@@ -99,7 +136,7 @@ def _thread(launch: tile.LaunchOp) -> Expr:
 
 @dataclass(frozen=True)
 class _Share:
-    """What each block of a cluster does of an axis: a run of its points, as many as any other."""
+    """What each block, or thread, does of an axis: a run of its points, as many as any other."""
 
     axis: BlockArgument
     points: int

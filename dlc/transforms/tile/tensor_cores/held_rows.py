@@ -18,6 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.cascade_slabs import CascadeSlabs
 from dlc.dialects import tile
 from dlc.dialects.axes import FRAGMENT, REGISTER
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
@@ -39,6 +40,9 @@ class Lanes:
     """The warp of a warpgroup."""
     group: BlockArgument
     member: BlockArgument
+    part: SSAValue | None = None
+    """Which of several parts of a chunk's keys the warp has; None if it has all."""
+    parts: int = 1
 
     @property
     def rows(self) -> int:
@@ -50,6 +54,14 @@ class Lanes:
         """The first row of the lane in its tile."""
         quarter = Expr() if self.quarter is None else Expr.of(self.quarter) * ROWS
         return quarter + self.group
+
+    def first_key(self, keys: int) -> Expr:
+        """The first key of a chunk of so many that the warp has."""
+        return Expr() if self.part is None else Expr.of(self.part) * (keys // self.parts)
+
+    def key(self, chunk: int, keys: Expr, pair: Expr) -> Expr:
+        """The number of a key that a lane holds, in a chunk of so many."""
+        return self.first_key(chunk) + keys * COLUMNS + Expr.of(self.member) * PAIR + pair
 
 
 def hold_slabs(
@@ -69,7 +81,7 @@ def hold_slabs(
         for use in list(slab.result.uses):
             load = use.operation
             assert isinstance(load, tile.LoadOp)
-            _read(load, hold, slabs.rows // lanes.rows, lanes.rows)
+            _read(load, hold, slabs.rows // lanes.rows, lanes)
         Rewriter.erase_op(slab)
 
 
@@ -147,14 +159,14 @@ def _hold(
     axes, across = [tiles, half], list[SSAValue]()
     keys, pair = Axis("rkey", 0, REGISTER), Axis("pair", PAIR, REGISTER)
     if len(slab.axes) > 1:
-        keys = Axis("rkey", slab.sizes[1] // COLUMNS, REGISTER)
+        keys = Axis("rkey", slab.sizes[1] // lanes.parts // COLUMNS, REGISTER)
         axes, across = [*axes, keys, pair], [lanes.member]
     old = slab.axes
     first = Expr() if lanes.warp is None else Expr.of(lanes.warp) * slabs.rows
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
         row = first + e[tiles] * lanes.rows + e[half] * 8 + lanes.first
-        places = [row, *([_key(lanes, e[keys], e[pair])] if across else [])]
+        places = [row, *([lanes.key(slab.sizes[1], e[keys], e[pair])] if across else [])]
         return dict(zip(old, places, strict=True))
 
     arguments = replace_axes(slab, axes, meaning)
@@ -164,9 +176,10 @@ def _hold(
             places = [*quarter, lanes.group, lanes.member, arguments[half], arguments[pair]]
             fold_by_warps(reduce, products[reduce], places)
         else:
-            keys = Axis("rkey", prod(reduce.all_extents) // COLUMNS, REGISTER)
+            chunk = prod(reduce.all_extents)
+            keys = Axis("rkey", chunk // lanes.parts // COLUMNS, REGISTER)
             own = keys, Axis("pair", PAIR, REGISTER)
-            fold_together(reduce, own, partial(_key, lanes), lanes.member)
+            fold_together(reduce, own, partial(lanes.key, chunk), lanes.member)
     element = slab.result_type.element_type
     extents = slab.all_extents
     body = slab.detach_region(slab.body)
@@ -189,11 +202,6 @@ def fold_by_warps(
     reduce.set_mma(mma, places, split=split, apart=apart)
 
 
-def _key(lanes: Lanes, keys: Expr, pair: Expr) -> Expr:
-    """The number of a key that a lane holds."""
-    return keys * COLUMNS + Expr.of(lanes.member) * PAIR + pair
-
-
 def _round(body: Region, type: Attribute) -> Attribute:
     """Rounds what is yielded to a type."""
     last = body.block.last_op
@@ -206,10 +214,11 @@ def _round(body: Region, type: Attribute) -> Attribute:
     return type
 
 
-def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int, rows: int) -> None:
+def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int, lanes: Lanes) -> None:
     """Loads of what lanes hold in place of a slab, given how many tiles of rows they have."""
     row, *key = load.subscripts
-    tile_of_row = [row // rows % tiles] if tiles > 1 else []
+    key = [k - lanes.first_key(shape_of(load.ref)[1]) for k in key]
+    tile_of_row = [row // lanes.rows % tiles] if tiles > 1 else []
     new = tile.LoadOp(hold.result, [*tile_of_row, row // 8 % 2, *key], load.where, load.default)
     new.result.name_hint, new.location = load.result.name_hint, load.location
     result: SSAValue = new.result

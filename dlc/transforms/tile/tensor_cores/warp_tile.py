@@ -22,6 +22,7 @@ from dlc.ir.variance import variance
 from dlc.registry import OptionError
 from dlc.target import FEATURES, MAX_THREADS, WARP, WARPGROUP, Feature, Target
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.tile.tensor_cores.held_rows import (
     Lanes,
     fold_by_warps,
@@ -42,25 +43,27 @@ def deal_to_warps(
     shape: str,
     target: Target,
     *,
+    parts: int,
     split: bool,
     apart: bool,
 ) -> str:
     """
     Makes the threads of a launch warps, or warpgroups for a shape of theirs, and deals so many
-    points of the serial axes to their lanes and registers; factors are taken apart if they are to
-    be split, and a chunk has sums of its own if these are to be apart. OptionError for what tensor
-    cores cannot compute.
+    points of the serial axes to their lanes and registers, several of them having parts of each
+    chunk of K; factors are taken apart if they are to be split, and a chunk has sums of its own if
+    these are to be apart. OptionError for what tensor cores cannot compute.
     """
     _check_chip([MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape], target)
     slabs = _slabs_of_cascade(launch, serial, sizes, shape)
-    folds = _products(launch, serial, sizes, shape, slabs)
+    folds = _products(launch, serial, sizes, shape, slabs, parts)
     folds_of_slabs = {} if slabs is None else _products_within(slabs, shape, launch)
     for mma in folds.values():
         _check_chip([mma], target)
+    whole = _whole(launch, folds, parts) if parts > 1 else None
     _check_registers(launch, folds.values(), target)
     rows, columns = serial[-2:]
     warps = WARPS if shape in OF_WARPGROUPS else 1
-    quarter = Axis("quarter", warps, THREAD)
+    quarter, part = Axis("quarter", warps, THREAD), Axis("part", parts, THREAD)
     lanes = [Axis("group", 8, THREAD), Axis("member", 4, THREAD)]
     inside = [Axis("half", 2, REGISTER), Axis("pair", 2, REGISTER)]
     kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
@@ -81,23 +84,29 @@ def deal_to_warps(
 
     before = [k for k in kept.values() if k.kind != REGISTER]
     after = [k for k in kept.values() if k.kind == REGISTER]
-    new = [*before, quarter, *lanes, *rest.values(), *after, *held.values(), *inside]
+    new = [*before, part, quarter, *lanes, *rest.values(), *after, *held.values(), *inside]
     warp = None if slabs is None or slabs.warp is None else kept[slabs.warp]
     arguments = replace_axes(launch, new, meaning)
+    for reduce in folds if whole is not None else ():
+        if (axis := _dealt(reduce, parts)) is not None:
+            _deal_chunk(reduce, axis, Expr.of(arguments[part]), parts)
     for reduce, mma in folds.items():
         named = [a for a in (quarter, *lanes, *inside) if a in arguments]
         fold_by_warps(reduce, mma, [arguments[a] for a in named], split=split, apart=apart)
-    note = ""
+    note, who = "", "a warp" if warps == 1 else "a warpgroup"
     if slabs is not None:
         note = f"; {len(slabs.slabs)} slabs held by lanes"
         group, member = (arguments[a] for a in lanes)
         number = None if warp is None else arguments[warp]
-        where = Lanes(number, arguments.get(quarter), group, member)
+        own = arguments.get(part)
+        where = Lanes(number, arguments.get(quarter), group, member, own, parts)
         hold_slabs(slabs, folds_of_slabs, where)
         for reduce in folds:
             guard_factors(reduce)
+    if whole is not None:
+        combine_after(whole, arguments[part], dealt=True)
+        note += f"; chunks of K in {parts} parts, each of other {who[2:]}s"
     tiles = " x ".join(str(held[a].extent) for a in serial)
-    who = "a warp" if warps == 1 else "a warpgroup"
     by = next(iter(folds.values()))
     return f"{tiles} tiles of {warps * ROWS} x {COLUMNS} points {who}, by {by}{note}"
 
@@ -149,6 +158,7 @@ def _products(
     sizes: Sequence[int],
     shape: str,
     slabs: CascadeSlabs | None,
+    parts: int,
 ) -> dict[tile.ReduceOp, MmaAttr]:
     """The reduces that warps fold, and how. OptionError if there is one that they cannot."""
     of_group = shape in OF_WARPGROUPS
@@ -161,7 +171,7 @@ def _products(
         given = " x ".join(map(str, sizes))
         raise OptionError("extents", f"{message}, found {given}")
     each = WARPGROUP if of_group else WARP
-    threads = each * prod(launch.extent(a) for a in launch.axes_of(THREAD))
+    threads = each * parts * prod(launch.extent(a) for a in launch.axes_of(THREAD))
     if threads > MAX_THREADS:
         many = who.removeprefix("a ") + "s"
         message = f"{threads // each} {many} are more than a block can have"
@@ -185,3 +195,46 @@ def _products(
         hint = f"chunk-matmul-k{{vector={depth}}} makes them"
         raise OptionError("mma", "it has no contraction along K in runs", hint)
     return found
+
+
+def _whole(
+    launch: tile.LaunchOp,
+    folds: Iterable[tile.ReduceOp],
+    parts: int,
+) -> tile.ReduceOp:
+    """
+    The reduce of which warps take parts: the outermost around what they fold. OptionError if
+    chunks cannot be dealt, or if what is summed of parts is not the same as of all.
+    """
+    around = {op for fold in folds for op in launch.body.block.ops if op.is_ancestor(fold)}
+    whole = next(iter(around))
+    if len(around) > 1 or not isinstance(whole, tile.ReduceOp):
+        raise OptionError("parts", "expected one reduce that warps share, beside all loops")
+    others = (op for op in launch.walk() if isinstance(op, tile.CombineOp) and op.dealt)
+    if whole in folds or any(others):
+        message = "expected chunks of K, of which warps take parts"
+        raise OptionError("parts", message, "chunk-matmul-k makes chunks")
+    for reduce in folds:
+        if _dealt(reduce, parts) is None:
+            message = f"the runs of a chunk of K are no multiple of {parts} parts"
+            raise OptionError("parts", message, "take larger chunks, or fewer parts")
+    return whole
+
+
+def _dealt(reduce: tile.ReduceOp, parts: int) -> BlockArgument | None:
+    """The axis of a chunk whose points can be dealt in so many runs."""
+    axes = [a for a in reduce.axes_of(SERIAL) if reduce.extent(a) % parts == 0]
+    return axes[-1] if axes else None
+
+
+def _deal_chunk(reduce: tile.ReduceOp, axis: BlockArgument, part: Expr, parts: int) -> None:
+    """Each part of a block's warps takes a run of the points of K that a chunk has."""
+    run = reduce.extent(axis) // parts
+    new = {a: keep(a, reduce) for a in reduce.axes}
+    new[axis] = Axis(axis.name_hint, run, SERIAL)
+
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        own = {a: e[k] for a, k in new.items()}
+        return {**own, axis: part * run + own[axis]}
+
+    replace_axes(reduce, [*new.values()], meaning)

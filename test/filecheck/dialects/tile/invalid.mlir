@@ -76,6 +76,44 @@ tile.kernel @combine_register() -> () {
 
 // -----
 
+%y = tile.kernel @dealt_blocks() -> (%y: memref<f32>) {
+  tile.launch block(%ks in 4) {
+    %n = tile.index %ks
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%ks) dealt : f32
+    tile.store %s, %y[] : memref<f32>
+  }
+}
+// CHECK: expected thread axes of a launch, over which points are dealt
+
+// -----
+
+%y = tile.kernel @varies_after_dealt() -> (%y: memref<4xf32>) {
+  tile.launch thread(%t in 4) {
+    %n = tile.index %t
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%t) dealt : f32
+    tile.store %s, %y[%t] : memref<4xf32>
+  }
+}
+// CHECK: expected nothing after a fold of what threads hold over which its points are dealt that varies along %t, found 'tile.store'
+
+// -----
+
+%y = tile.kernel @dealt_in_a_loop() -> (%y: memref<8xf32>) {
+  tile.launch thread(%t in 4) {
+    tile.for serial(%i in 8) {
+      %n = tile.index %t * 8 + %i
+      %v = "test.op"(%n) : (index) -> f32
+      %s = tile.combine add %v across(%t) dealt : f32
+      tile.store %s, %y[%i] : memref<8xf32>
+    }
+  }
+}
+// CHECK: expected one fold of what threads hold over which its points are dealt, beside the loops of the launch, found 1 in a loop
+
+// -----
+
 tile.kernel @combine_type() -> () {
   tile.launch thread(%t in 4) {
     %v = "test.op"(%t) : (index) -> f32
