@@ -82,7 +82,8 @@ def test_a_mask_that_is_added_is_read_where_it_lies(keys: int) -> None:
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("mma", ["m16n8", "m64n"])
 def test_the_shared_memory_of_warps_is_what_is_counted(mma: str, width: int) -> None:
-    """Of halves, whose last row of a slab is not padded; warpgroups pad none."""
+    """Of halves, whose last row is not padded, if no parts of rows lie behind it; warpgroups pad
+    none."""
     given = tuple(torch.empty(1, 32, 512, width, dtype=torch.bfloat16) for _ in range(3))
     module = import_program(attention, given, whole=DECOMPOSITIONS).module
     run(module, TO_LOOPS + ",fuse-loops")
@@ -94,7 +95,7 @@ def test_the_shared_memory_of_warps_is_what_is_counted(mma: str, width: int) -> 
     number = next(n for n, tiling in enumerate(tilings) if tiling.mma.startswith(mma))
     schedule = ranked_schedules(subject.kernel, target, number + 1)[number]
     (func,) = subject.funcs(schedule)
-    padding = PADDING if mma == "m16n8" else 0
+    padding = PADDING if mma == "m16n8" and "parts=" not in schedule else 0
     assert tilings[number].shared_bytes - padding == shared_slots(func)[1]
 
 

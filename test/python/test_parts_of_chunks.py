@@ -5,11 +5,15 @@ their schedules, on the host and in the simulator.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import test_held_rows as held
 import test_tensor_cores as products
 import test_wgmma_attention as groups
+import torch
+import torch.nn.functional as F
 from harness import STEPS, apply, interpret, lowered, obeyed, on_host, reference, scheduled
 from loop_cases import Case
 from mutants import NEVER_EQUIVALENT, Subject, judge, mutations
@@ -19,10 +23,15 @@ from test_tensor_cores import product
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
+import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.dialects import kernel, tile
+from dlc.judge.accuracy import compare
 from dlc.registry import PipelineError, parse_pipeline
+from dlc.schedule.cascade_problem import CascadeProblem
+from dlc.schedule.cascade_ranking import ranked_cascades
 from dlc.simulator import run_module
+from dlc.target import TARGETS
 
 Array = np.ndarray
 APART = "splits=3 combine=last"
@@ -172,3 +181,29 @@ def test_nvcc_takes_it() -> None:
     assert {"max_parts", "sum_parts", "out_parts"} < shared
     apply(low, "eliminate-dead-code,sink-expressions")
     assert nvcc_takes(print_module(low), "sm_80", "sm_120") == [0, 0]
+
+
+def test_default_schedules_take_it_where_rows_are_few() -> None:
+    few = CascadeProblem(
+        batch=32, rows=128, columns=64, keys=128, width=64, row_bytes=128, score_bytes=0,
+        key_bytes=128, column_bytes=2, results=3, memory_bytes=1 << 21, halves=True,
+    )  # fmt: skip
+    target = TARGETS["sm_120"]
+    assert "parts=" in ranked_cascades(few, target)[0].tile_options
+    many = replace(few, rows=4096, keys=4096, memory_bytes=1 << 26)
+    assert "parts=" not in ranked_cascades(many, target)[0].tile_options
+
+
+def test_by_default() -> None:
+    """Causal attention of bf16 from PyTorch, of ragged rows and keys, is as accurate as eager."""
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(1, 32, 100, 64, generator=generator).bfloat16() for _ in range(3)]
+    compiled = dlc.compile(_causal, tuple(given), "sm_120", "host")
+    (only,) = compiled.kernels
+    assert "parts=" in only.schedule
+    exact, eager = _causal(*(x.double() for x in given)), _causal(*given)
+    assert compare(compiled(*given), exact, eager, 100).ok
+
+
+def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
