@@ -24,7 +24,7 @@ WARPS = (1, 2, 4, 8)
 """Warps of a block that have rows of their own."""
 SHARING = (1, 2, 4)
 """Warps that have the same rows, and parts of each chunk of keys."""
-MOST_WARPS = 8
+MOST_SHARING = 8
 """Of a block whose warps share rows."""
 WARP_TILES = ((16, 64), (32, 64), (16, 128), (32, 128), (16, 32), (32, 32), (16, 16))
 """Rows and columns of a warp."""
@@ -207,7 +207,7 @@ def warp_tiles(problem: CascadeProblem, target: Target) -> Iterator[WarpCascade]
     if not problem.halves or not target.has("mma") or problem.width % K or problem.rows < 2:
         return
     for tile, warps, chunk, sharing in product(WARP_TILES, WARPS, CHUNKS, SHARING):
-        if chunk % (sharing * K) or (sharing > 1 and sharing * warps > MOST_WARPS):
+        if chunk % (sharing * K) or (sharing > 1 and sharing * warps > MOST_SHARING):
             continue
         found = WarpCascade(problem, target, tile, (warps, 1), chunk, sharing=sharing)
         if chunk <= problem.keys and found.resident:
