@@ -180,7 +180,9 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         return tuple(ref for ref in self.input_refs if ref not in updated)
 
     def alignment(self, ref: SSAValue) -> int:
-        """The known alignment of a memref's address, in bytes."""
+        """The known alignment of a memref's address, in bytes: of an updated input if it is one."""
+        if self.updates is not None:
+            ref = self.updated_refs.get(ref, ref)  # pyright: ignore[reportArgumentType, reportCallIssue]
         known = zip(self.input_refs, self.alignments.get_values(), strict=False)
         return next((int(n) for input, n in known if input is ref), DEFAULT_ALIGNMENT)
 
@@ -295,7 +297,8 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             printer.print_ssa_value(ref)
             printer.print_string(": ")
             printer.print_attribute(ref.type)
-            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
+            alignment = self.alignment(ref)
+            if alignment != DEFAULT_ALIGNMENT and ref not in updated:
                 printer.print_string(f" align {alignment}")
             if ref in zeroed:
                 printer.print_string(" zeroed")

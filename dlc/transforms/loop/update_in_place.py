@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, i64
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -17,6 +17,7 @@ from dlc.analysis.loop.changes import Changes, changes_of, may_pin
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.axes import loops_around
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.dialects.scan_ops import AlongOpBase
 from dlc.dialects.size import in_memory, in_memory_of
@@ -92,6 +93,21 @@ def _update(argument: BlockArgument, result: SSAValue) -> None:
             f"updates %{argument.name_hint or 'argument'} in place, {points} elements of it",
         )
         normalize_kernel(kernel)
+        _align_readers(kernel, argument)
+
+
+def _align_readers(kernel: KernelOp, argument: BlockArgument) -> None:
+    """What is known of an argument's address is all that is known of its new version's."""
+    (result,) = kernel.outputs
+    known = kernel.alignment(kernel.output_refs[0])
+    if known == DEFAULT_ALIGNMENT:
+        return
+    for reader in argument.block.walk():
+        if isinstance(reader, KernelOp) and result in map(in_memory, reader.inputs):
+            found = map(int, reader.alignments.get_values())
+            reads = zip(map(in_memory, reader.inputs), found, strict=True)
+            alignments = [min(n, known) if value is result else n for value, n in reads]
+            reader.alignments = DenseArrayBase.from_list(i64, alignments)
 
 
 def _versions(argument: BlockArgument, result: SSAValue) -> list[_Version] | None:
