@@ -312,6 +312,8 @@ def test_a_graph_that_needs_no_decomposition_is_traced_once(
     program = check_import(function, (torch.randn(3, 4),), {}, DECOMPOSITIONS)
     views = ["t.default", "reshape.default", "flatten.using_ints"]
     assert overloads(program) == [*views, "silu.default", "to.dtype"]
+    several = check_import(lambda x: x.max(0), (torch.randn(3, 4),), {}, DECOMPOSITIONS)
+    assert overloads(several) == ["max.dim"]
     with pytest.raises(ImportFailure, match="traced again"):
         import_program(lambda x: x.add_(1), (torch.randn(3),), whole=DECOMPOSITIONS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Container, Mapping
 
 import torch
@@ -47,6 +48,7 @@ def is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str]
         return False
     return all(
         node.target in LEFT
+        or node.target is operator.getitem  # one of several results
         or _is_of_sizes(node)
         or (
             _is_functional(node.target)
