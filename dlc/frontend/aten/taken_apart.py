@@ -6,7 +6,6 @@ import operator
 from collections.abc import Container, Mapping
 
 import torch
-from torch._C import DispatchKey
 from torch._ops import OpOverload
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -86,11 +85,8 @@ def is_in_training(node: Node) -> bool:
 
 
 def _is_functional(op: object) -> bool:
-    """True if an operation writes to no argument, and is no view that is made of other views."""
-    if not isinstance(op, OpOverload) or op._schema.is_mutable:
-        return False
-    aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
-    return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
+    """True if an operation writes to no argument."""
+    return isinstance(op, OpOverload) and not op._schema.is_mutable
 
 
 def overload_name(op: object) -> str:
