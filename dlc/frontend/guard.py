@@ -24,14 +24,23 @@ class Guard:
     """None where the program does not ask for it."""
     device: torch.device | None = None
     """None where the program does not ask where its tensors are."""
+    offset: int | None = None
+    """The number of its first element in its memory; None where the program does not ask."""
 
     @staticmethod
-    def of(tensor: torch.Tensor, *, gradients: bool = False, devices: bool = False) -> Guard:
-        """Whether the program asks for the gradients and devices of tensors is told."""
+    def of(
+        tensor: torch.Tensor,
+        *,
+        gradients: bool = False,
+        devices: bool = False,
+        offsets: bool = False,
+    ) -> Guard:
+        """What the program asks for of tensors is told."""
         require = tensor.requires_grad if gradients else None
         device = tensor.device if devices else None
         shape, strides = tuple(tensor.shape), tensor.stride()
-        return Guard(shape, tensor.dtype, strides, alignment(tensor), require, device)
+        offset = int(tensor.storage_offset()) if offsets else None
+        return Guard(shape, tensor.dtype, strides, alignment(tensor), require, device, offset)
 
     def __str__(self) -> str:
         """Such as `float32[6, 9]`; strides and alignment where they are not what is usual."""
@@ -42,6 +51,8 @@ class Guard:
             words.append(f"at multiples of {self.align} bytes")
         if self.device is not None:
             words.append(f"on {self.device}")
+        if self.offset is not None:
+            words.append(f"from element {self.offset} of its memory on")
         return " ".join(words)
 
     def holds(self, tensor: torch.Tensor) -> bool:
@@ -53,6 +64,8 @@ class Guard:
         if self.device is not None and tensor.device != self.device:
             return False
         if tensor.layout is not torch.strided:
+            return False
+        if self.offset is not None and tensor.storage_offset() != self.offset:
             return False
         strides = tensor.stride()
         if strides != self.strides and any(

@@ -217,6 +217,7 @@ def _argument_to_json(argument: Argument, file_of: Callable[[torch.Tensor], str]
         # What the program holds is in the file as it was.
         "requires_grad": guard.requires_grad if argument.kind == "input" else None,
         "device": str(guard.device) if argument.kind == "input" and guard.device else None,
+        "offset": guard.offset if argument.kind == "input" else None,
     }
 
 
@@ -235,7 +236,8 @@ def guard_of(given: Entry, main: func.FuncOp) -> Guard:
         given["align"].fail(f"one of {', '.join(map(str, ALIGNMENTS))}")
     device = _device(given["device"])
     asked = None if device is None else torch.device(device)
-    return Guard(shape, dtype, strides, align, _answer(given["requires_grad"]), asked)
+    offset = None if (stated := given["offset"]).value is None else stated.integer()
+    return Guard(shape, dtype, strides, align, _answer(given["requires_grad"]), asked, offset)
 
 
 def _answer(given: Entry) -> bool | None:

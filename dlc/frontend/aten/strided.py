@@ -15,6 +15,12 @@ from torch._ops import OperatorBase
 aten = torch.ops.aten
 
 
+OF_ANOTHER = (
+    "as_strided is given a view, whose memory is that of another tensor, expected a tensor in "
+    "row-major order; use clone() first, or slices and permutations"
+)
+
+
 class NotRowMajor(Exception):
     """Says that a tensor is a view of memory that a compiled program does not see."""
 
@@ -22,10 +28,7 @@ class NotRowMajor(Exception):
 def places(value: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Tensor:
     """The number of each element in row-major order; NotRowMajor for a view of another tensor."""
     if not value.is_contiguous() or value.storage_offset():
-        raise NotRowMajor(
-            "as_strided is given a view, whose memory is that of another tensor, expected a tensor "
-            "in row-major order; use clone() first, or slices and permutations"
-        )
+        raise NotRowMajor(OF_ANOTHER)
     found = torch.full([1] * len(size), offset or 0, device=value.device)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         line = torch.arange(extent, device=value.device) * step

@@ -42,12 +42,12 @@ def _reason(written: Node) -> str | None:
             "a tensor with several elements at one place in memory, such as an expanded one, "
             "expected a place for each"
         )
-    if any(_leaves_gaps(view) for view in _views(written)):
+    if any(_leaves_gaps(view) for view in views_of(written)):
         return "windows (unfold) with elements between them that are in none, expected all in one"
     return None
 
 
-def _views(node: Node) -> Iterator[Node]:
+def views_of(node: Node) -> Iterator[Node]:
     """The views that a tensor is made by, from the last one on."""
     while isinstance(node.target, OpOverload) or node.op == "call_function":
         yield node

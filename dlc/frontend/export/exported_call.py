@@ -151,7 +151,12 @@ class ExportedCall:
         fetch: Callable[[], torch.Tensor | None] | None = None,
     ) -> None:
         index, asked = len(self.arguments), self.questions
-        guard = Guard.of(tensor, gradients=asked.for_gradients, devices=asked.for_devices)
+        guard = Guard.of(
+            tensor,
+            gradients=asked.for_gradients,
+            devices=asked.for_devices,
+            offsets=spec.arg.name in asked.storages,
+        )
         if self.sizes is not None and leaf is not None:
             seen = self.nodes[spec.arg.name].meta["val"]
             guard = self.sizes.guard(guard, seen)
@@ -253,14 +258,15 @@ def export_call(
         free.unchanged(),
     ):
         with Questions() as questions:
-            exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)
+            exported = export(root, args, kwargs, shown_as, questions, whole, dynamic_shapes=shapes)
             questions.asked |= {name for name, flag in FLAGS.items() if free.reads(flag.ask)}
             # Dynamo, which traces bodies, does not tell what these ask.
             questions.for_devices |= any(map(is_control_flow, exported.graph.nodes))
             if questions.for_gradients:
                 exported = export(
-                    root, args, kwargs, shown_as, whole, gradients=True, dynamic_shapes=shapes
-                )
+                    root, args, kwargs, shown_as, questions, whole,
+                    gradients=True, dynamic_shapes=shapes,
+                )  # fmt: skip
     return ExportedCall(
         root,
         module,

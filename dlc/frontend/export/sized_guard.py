@@ -29,6 +29,7 @@ class SizedGuard(Guard):
             and self.requires_grad in (None, tensor.requires_grad)
             and self.device in (None, tensor.device)
             and tensor.layout is torch.strided
+            and self.offset in (None, tensor.storage_offset())
             and alignment(tensor) >= self.align
         )
 
@@ -38,4 +39,6 @@ class SizedGuard(Guard):
             tuple(size.evaluate(sizes) for size in numbers)
             for numbers in (self.extents, self.steps)
         )
-        return Guard(shape, self.dtype, strides, self.align, self.requires_grad, self.device)
+        return Guard(
+            shape, self.dtype, strides, self.align, self.requires_grad, self.device, self.offset
+        )

@@ -28,6 +28,7 @@ from dlc.frontend.aten.failed_operations import (
 from dlc.frontend.aten.numbers_of_data import MATH, ValueNeeded, functions_of_numbers
 from dlc.frontend.aten.optimizer_steps import StepsOptimizer, no_optimizer_steps
 from dlc.frontend.aten.recurrent_layers import shapes_only
+from dlc.frontend.aten.storages import counted_from_storage
 from dlc.frontend.aten.strided import NotRowMajor
 from dlc.frontend.aten.taken_apart import is_taken_apart
 from dlc.frontend.aten.unchecked import Unchecked
@@ -44,6 +45,7 @@ from dlc.frontend.source import (
     place_of_traceback,
 )
 from dlc.frontend.state.error_hints import closest_name, device_hint
+from dlc.frontend.state.questions import Questions
 
 
 def export(
@@ -51,6 +53,7 @@ def export(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     shown_as: Mapping[str, str],
+    questions: Questions,
     whole: Container[str] | None = None,
     *,
     gradients: bool = False,
@@ -60,7 +63,8 @@ def export(
     The functional ATen graph of a call. The overloads in `whole` (`rms_norm.default`; all of them
     if it is None) are kept, PyTorch's decompositions take apart the others as far as it has any.
     With `gradients` the program finds them recorded and required as they are; else nowhere. Which
-    numbers of the call are symbols is said in `dynamic_shapes` as to `torch.export.export`.
+    numbers of the call are symbols is said in `dynamic_shapes` as to `torch.export.export`; what
+    the graph asks of its arguments' memory is noted in `questions`.
     """
     # Export would take a tensor that is passed twice for one argument: each gets its own object.
     apart = _apart if gradients else torch.Tensor.detach
@@ -92,6 +96,7 @@ def export(
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             check_writes(exported.graph, shown_as)
             check_texts(exported)
+            questions.storages |= counted_from_storage(exported.graph, shown_as)
             if is_taken_apart(exported, whole):
                 return exported
             check_types(exported.graph, whole, shown_as)

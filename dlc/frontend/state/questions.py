@@ -35,12 +35,14 @@ REFUSED = ("is_leaf", "grad_fn", "grad")
 class Questions:
     """
     In this context `asked` holds the names in `FLAGS` that code of the user's asks for, and
-    `for_devices` says whether it asks where a tensor is.
+    `for_devices` says whether it asks where a tensor is; `storages` are the placeholders of its
+    graph whose memory it counts from the begin.
     """
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
         self.for_devices = False
+        self.storages: set[str] = set()
         self._stack = ExitStack()
 
     @property

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map_only
 from dlc.frontend.export.torch_export import export
 from dlc.frontend.scripts.capture import capture_text
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.state.questions import Questions
 
 SEEDS = (0, 1)
 REFUSED = (
@@ -234,7 +235,7 @@ def _exports(text: str) -> bool:
     """False if an export refuses a script, such as one that changes a tensor that it is given."""
     try:
         module, args = capture_text(text, seed=SEEDS[0])
-        export(module, args, {}, {})
+        export(module, args, {}, {}, Questions())
     except ImportFailure as error:
         return not any(words in str(error) for words in REFUSED)
     return True
