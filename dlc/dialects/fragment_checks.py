@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -13,6 +12,7 @@ from dlc.dialects.axes import FRAGMENT, REGISTER, THREAD, AxesOp
 from dlc.dialects.holding import HoldOp
 from dlc.dialects.mma_layouts import TF32, MmaAttr
 from dlc.dialects.nest_ops import ReduceOpBase
+from dlc.dialects.products import Product
 from dlc.ir.bounds import most
 
 
@@ -82,7 +82,7 @@ def _are_of_a_hold(named: Sequence[SSAValue]) -> bool:
 
 def _verify_terms(last: YieldOpBase, lanes: Sequence[SSAValue]) -> None:
     for value in last.values:
-        if not isinstance(value.owner, arith.MulfOp | arith.MuliOp):
+        if not isinstance(value.owner, Product):
             maker = value.owner.name if isinstance(value.owner, Operation) else "an argument"
             raise VerifyException(
                 f"expected products, for warps to sum them by matrices, found '{maker}'"

@@ -23,9 +23,9 @@ from xdsl.dialects.builtin import (
     Float16Type,
     Float32Type,
     IntegerType,
-    Signedness,
     StringAttr,
     VectorType,
+    i8,
     i32,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -195,18 +195,17 @@ _FACTORS: dict[str, Factors] = {
     "e5m2": Factors(Float8E5M2Type(), "float8", "float8"),
     "f16": Factors(Float16Type(), "half", "mma", (Float32Type(), Float16Type())),
     "bf16": Factors(BFloat16Type(), "half", "mma"),
-    "s8": Factors(IntegerType(8), "int8", "int8", (i32,)),
-    "u8": Factors(IntegerType(8, Signedness.UNSIGNED), "int8", "int8", (i32,)),
+    "s8": Factors(i8, "int8", "int8", (i32,)),
+    "u8": Factors(i8, "int8", "int8", (i32,)),
     TF32: Factors(Float32Type(), "tf32", "tf32"),
 }
-FACTORS = tuple(row.element for row in _FACTORS.values())
+FACTORS = tuple(dict.fromkeys(row.element for row in _FACTORS.values()))
 """The types of elements that are multiplied."""
-_FEATURES: dict[str, Feature] = {str(row.element): row.feature for row in _FACTORS.values()}
-
-
-def feature_of(type: str) -> Feature:
-    """What a chip must have for its warps to multiply elements of a type."""
-    return _FEATURES[type]
+TYPES: dict[str, Factors] = {
+    name if isinstance(row.element, IntegerType) else str(row.element): row
+    for name, row in _FACTORS.items()
+}
+"""What is multiplied by the type of factors; of integers, `s8` or `u8` by how they are widened."""
 
 
 @lru_cache
@@ -228,9 +227,9 @@ class MmaAttr(ParametrizedAttribute):
 
     The factors are f16, bf16, e4m3 (without infinity) or e5m2, of 8 bits, or tf32, which is f32
     whose last 13 bits are not read; the sums are f32, of factors in f16 also f16. Factors are also
-    s8 or u8, integers of 8 bits, whose sums are i32. `#kernel.mma<m64n128k16, bf16>` is one of a
-    warpgroup, of 128 threads, whose factors lie in shared memory (`kernel.wgmma`); the sums are f32
-    or, of integers, i32.
+    s8 or u8, elements of i8 with a sign or without, whose sums are i32.
+    `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128 threads, whose factors lie in
+    shared memory (`kernel.wgmma`); the sums are f32 or, of integers, i32.
     """
 
     name = "kernel.mma"
@@ -280,6 +279,11 @@ class MmaAttr(ParametrizedAttribute):
     def element(self) -> AnyFloat | IntegerType:
         """The type of the factors' elements."""
         return self.multiplied.element
+
+    @property
+    def type(self) -> str:
+        """The type of factors, as in `TYPES`."""
+        return next(name for name, row in TYPES.items() if row is self.multiplied)
 
     @property
     def feature(self) -> Feature:

@@ -14,7 +14,7 @@ class TensorProduct:
     """What tensor cores multiply: factors of one type, whose products they sum in f32."""
 
     type: str
-    """One of `dlc.analysis.loop.mma_products.TYPES`."""
+    """One of `dlc.dialects.mma_layouts.TYPES`."""
     row_work: float = 0
     """Instructions that compute a factor along rows; 0 if that is an element of an input."""
     column_work: float = 0

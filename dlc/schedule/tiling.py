@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice, product, takewhile
 from math import inf, prod
 
-from dlc.dialects.mma_layouts import feature_of
+from dlc.dialects.mma_layouts import TYPES
 from dlc.schedule import grain
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.endings import endings
@@ -254,7 +254,7 @@ def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
         return
     if problem.tensor.type == "f32" and target.precision == "f32":
         return
-    if not target.has(feature_of(problem.tensor.type)):
+    if not target.has(TYPES[problem.tensor.type].feature):
         return
     made = warp_candidate_of(problem.tensor.type, target.precision)
     for warp, warps, chunk in product(WARP_TILES, WARPS, made.chunk_sizes):

@@ -39,6 +39,12 @@ def wide_dtype(shape: MmaAttr) -> type[np.generic]:
     return np.int32 if isinstance(shape.element, IntegerType) else np.float32
 
 
+def widened(factors: Array, shape: MmaAttr) -> Array:
+    """Elements of factors as they are multiplied."""
+    read = factors.view(np.uint8) if shape.type == "u8" else factors
+    return read.astype(wide_dtype(shape))
+
+
 def mma(program: Program, op: kernel.MmaOp) -> Step:
     machine, slot = program.machine, program.slot(op.result)
     shape, result = op.shape.sizes, dtype_of(op.result.type, op)
@@ -50,10 +56,11 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
     wide = wide_dtype(op.shape)
 
     def step() -> Iterator[Wait]:
-        given = [
-            np.broadcast_to(machine.values[s], (machine.lanes, f.width)).astype(wide)
+        *factors, sums = (
+            np.broadcast_to(machine.values[s], (machine.lanes, f.width))
             for s, f in zip(operands, fragments, strict=True)
-        ]
+        )
+        given = [*(widened(factor, op.shape) for factor in factors), sums.astype(wide)]
         registers = np.concatenate(given, axis=1)
         registers = yield from program.rendezvous.meet(
             op, machine.warp_of, lambda _: None, registers

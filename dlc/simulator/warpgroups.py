@@ -27,7 +27,7 @@ from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
 from dlc.simulator.scalars import Value
-from dlc.simulator.warp_matrices import places_of, tf32, wide_dtype
+from dlc.simulator.warp_matrices import places_of, tf32, widened
 
 MODES = (0, 128, 64, 32)
 """The bytes of a swizzle, by bits 62 and 63 of a descriptor."""
@@ -123,8 +123,7 @@ def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
             operands = _operands(program, op, bits[members], members, sizes)
             here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
             inside = lanes[here] - members[0]
-            wide = wide_dtype(op.shape)
-            *left, b = (_read(op, operand.values.astype(wide)) for operand in operands)
+            *left, b = (_read(op, widened(operand.values, op.shape)) for operand in operands)
             places = {sums: first[here][:, None] + np.arange(shape.c.width)}
             if held is None:
                 (a,) = left

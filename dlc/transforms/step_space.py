@@ -15,9 +15,9 @@ from math import prod
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Attribute
 
-from dlc.analysis.loop.mma_products import TYPES
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes, memref_of
+from dlc.dialects.mma_layouts import FACTORS
 from dlc.registry import OptionError
 from dlc.target import Target
 
@@ -42,7 +42,7 @@ class Situation:
     @property
     def narrow(self) -> list[str]:
         """The types of inputs that are floats of one or two bytes, or integers of 8 bits."""
-        return [str(t) for t in self._types if element_bytes(t) <= 2 and str(t) in TYPES]
+        return [str(t) for t in self._types if element_bytes(t) <= 2 and t in FACTORS]
 
     @property
     def multiplies_f32(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import loop_cases
@@ -27,23 +28,30 @@ from dlc.target import set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 Array = np.ndarray
-TYPES = {"s8": ("i8", "extsi", np.int8), "u8": ("ui8", "extui", np.uint8)}
+TYPES = {"s8": ("extsi", np.int8), "u8": ("extui", np.uint8)}
 
 
 def in_integers(case: loop_cases.Case, name: str) -> loop_cases.Case:
     """A case of halves whose factors are integers of 8 bits, the ends of their range among them."""
-    type, widen, dtype = TYPES[name]
+    widen, dtype = TYPES[name]
     rng, info = np.random.default_rng(0), np.iinfo(dtype)
     x, w, bias = (rng.integers(info.min, info.max + 1, a.shape) for a in case.inputs)
     x.reshape(-1)[:3], w.reshape(-1)[:3] = info.min, info.max
     text = case.text
     for old, new in (
-        ("f16", type), ("f32", "i32"), ("extf", widen), ("mulf", "muli"), ("addf", "addi"),
+        ("f16", "i8"), ("f32", "i32"), ("extf", widen), ("mulf", "muli"), ("addf", "addi"),
         ("maximumf", "maxsi"), ("constant 0.0", "constant 0"),
     ):  # fmt: skip
         text = text.replace(old, new)
-    inputs = (x.astype(dtype), w.astype(dtype), bias.astype(np.int32))
-    return replace(case, text=text, inputs=inputs)
+    bits = tuple(a.astype(dtype).view(np.int8) for a in (x, w))
+
+    def expected(x: Array, w: Array, bias: Array) -> list[Array]:
+        return case.expected(
+            *(a.astype(np.int8).view(dtype).astype(np.int64) for a in (x, w)), bias
+        )
+
+    inputs = (*bits, bias.astype(np.int32))
+    return replace(case, text=text, inputs=inputs, expected=expected)
 
 
 def by_bytes(text: str) -> str:
@@ -120,9 +128,8 @@ def test_sums_wrap() -> None:
 
 def test_factors_of_two_types_are_refused() -> None:
     case = in_integers(product(16, 8, 64, w_turned=True), "s8")
-    text = case.text.replace("8x64xi8", "8x64xui8").replace("%c : i8", "%c : ui8")
-    case = replace(case, text=text.replace("%ce = arith.extsi", "%ce = arith.extui"))
-    with pytest.raises(TextError, match=r"expected factors of one type, .* found i8 and ui8"):
+    case = replace(case, text=case.text.replace("%ce = arith.extsi", "%ce = arith.extui"))
+    with pytest.raises(TextError, match=r"expected factors of one type, .* found s8 and u8"):
         steps(case, by_bytes(schedule((16, 8), (16, 8), bk=16)), "sm_80")
 
 
@@ -160,3 +167,37 @@ def test_a_quantized_linear(sizes: tuple[int, int, int], target: str) -> None:
     scales = torch.rand(n, generator=generator)
     compiled = dlc.compile(linear, (x, w, scales), target=target, backend="host")
     torch.testing.assert_close(compiled(x, w, scales), linear(x, w, scales), rtol=1e-6, atol=1e-5)
+
+
+Program = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+PROGRAMS: dict[str, Program] = {
+    "as they are": lambda x, w: x.int() @ w.int().t(),
+    "viewed": lambda x, w: x.view(torch.uint8).int() @ w.int().t(),
+    "added": lambda x, w: (x + 1).int() @ w.int().t(),
+    "clamped": lambda x, w: x.clamp(3, 100).int() @ (w * 2).int().t(),
+    "compared": lambda x, w: (x > 3).to(torch.int8).int() @ w.int().t(),
+    "quantized": lambda x, w: (x * 0.5).round().clamp(0, 127).to(torch.int8).int() @ w.int().t(),
+    "in batches": lambda x, w: torch.bmm(x.int()[None], w.int().t()[None]),
+}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("types", ["int8 int8", "uint8 uint8", "int8 uint8", "uint8 int8"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, types: str, target: str) -> None:
+    """Signs are those of dtypes, whatever is multiplied by what; what is computed is right, too."""
+    generator = torch.Generator().manual_seed(0)
+    x, w = (
+        torch.randint(0, 256, (64, 64), generator=generator).to(getattr(torch, name))
+        for name in types.split()
+    )
+    program = PROGRAMS[name]
+    compiled = dlc.compile(program, (x, w), target=target, backend="host")
+    assert torch.equal(compiled(x, w), program(x, w))
+
+
+@pytest.mark.parametrize("other", [torch.uint8, torch.int8])
+def test_factors_of_one_type_are_multiplied_by_tensor_cores(other: torch.dtype) -> None:
+    x, w = (torch.empty(1024, 1024, dtype=dtype, device="meta") for dtype in (torch.uint8, other))
+    text = dlc.compile(PROGRAMS["as they are"], (x, w), target="sm_80").ir("loop")
+    assert ("mma=m16n8k32" in text) == (other == torch.uint8)

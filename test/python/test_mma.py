@@ -160,8 +160,8 @@ def test_products_of_integers(factors: str) -> None:
     a[3], b[:, 2], b[:, 3] = info.min, info.max, info.min
     c = rng.integers(-1000, 1000, (16, 8), np.int32)
     c[3, 3], c[3, 2], c[5, 3] = all.max, all.min, all.max
-    figures = FIGURES["m16n8k32"]
-    inputs = [in_lanes(m, figure) for m, figure in zip((a, b, c), figures, strict=True)]
+    figures, bits = FIGURES["m16n8k32"], (a.view(np.int8), b.view(np.int8), c)
+    inputs = [in_lanes(m, figure) for m, figure in zip(bits, figures, strict=True)]
     text, types = product_text("m16n8k32", factors, "i32"), (factors, factors, "i32")
     found = in_matrix(run_both(text, inputs, types, np.empty((32, 4), np.int32)), figures[2])
     exact = a.astype(np.int32) @ b.astype(np.int32) + c

@@ -137,10 +137,10 @@ class Product:
         if e in INTEGERS:
             dtype = INTEGERS[e]
             info = np.iinfo(dtype)
-            a, b = (rng.integers(info.min, info.max + 1, (r, k), dtype) for r in (64, n))
+            read = tuple(rng.integers(info.min, info.max + 1, (r, k), dtype) for r in (64, n))
+            a, b = (matrix.view(np.int8) for matrix in read)
         else:
-            a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (64, n))
-        read = a, b
+            read = a, b = tuple(rng.standard_normal((r, k)).astype(dtype) for r in (64, n))
         if e == "bf16":
             read = a, b = bf16(a), bf16(b)
         elif e in FLOAT8:

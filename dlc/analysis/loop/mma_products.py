@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerType, i32
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
-from dlc.ir.elements import ELEMENTS, NARROW
+from dlc.dialects.mma_layouts import TYPES
+from dlc.dialects.products import as_stored, factor_type, product_of
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
-HALVES = ("f16", "bf16")
-INT8 = tuple(
-    str(row.type)
-    for row in ELEMENTS
-    if isinstance(row.type, IntegerType) and row.type.bitwidth == 8
+HALVES, FLOAT8, INT8 = (
+    tuple(name for name, row in TYPES.items() if row.kind == kind)
+    for kind in ("half", "float8", "int8")
 )
-"""Integers of 8 bits, whose products are summed in i32; all others are summed in f32."""
-FLOAT8 = tuple(str(row.type) for row in NARROW if row.bytes == 1)
-"""Floats of 8 bits."""
-TYPES = (*HALVES, *FLOAT8, *INT8, "f32")
+"""Types of factors: products of integers of 8 bits are summed in i32, all others in f32."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,7 @@ class MmaProducts:
     """The factors of the products that a reduce sums, before they are widened."""
 
     type: str
-    """One of `TYPES`."""
+    """One of `dlc.dialects.mma_layouts.TYPES`."""
     rows: tuple[SSAValue, ...]
     columns: tuple[SSAValue, ...]
 
@@ -52,11 +47,12 @@ def mma_products(
     The factors of a reduce that sums, for all points of K, products of a factor that varies along
     `row` and one that varies along `column`, all of one type; None for any other reduce. What is
     computed must be so of inputs at places that axes number one by one, so that a block can compute
-    it once.
+    it once; integers are none that a block computes.
     """
     if reduce.monoid_name.data != "add" or reduce.yielded.where:
         return None
     found: dict[SSAValue, dict[SSAValue, None]] = {row: {}, column: {}}
+    types = set[str]()
     for value in reduce.yielded.values:
         if (product := product_of(value)) is None:
             return None
@@ -69,30 +65,14 @@ def mma_products(
             if not _is_factor(reduce, factor):
                 return None
             sides |= axes
+            types.add(factor_type(operand))
             found[next(iter(axes))][factor] = None
         if len(sides) < 2:
             return None
-    types = {str(v.type) for factors in found.values() for v in factors}
-    if len(types) != 1 or not types <= set(TYPES):
+    if len(types) != 1 or not types <= TYPES.keys():
         return None
-    return MmaProducts(next(iter(types)), tuple(found[row]), tuple(found[column]))
-
-
-def product_of(value: SSAValue) -> arith.MulfOp | arith.MuliOp | None:
-    """The product that a value is, in f32 or in i32."""
-    match value.owner:
-        case arith.MulfOp() as product if isinstance(value.type, Float32Type):
-            return product
-        case arith.MuliOp() as product if value.type == i32:
-            return product
-        case _:
-            return None
-
-
-def as_stored(factor: SSAValue) -> SSAValue:
-    """A factor of a product before it is widened, if it is."""
-    op = factor.owner
-    return op.input if isinstance(op, arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp) else factor
+    products = MmaProducts(next(iter(types)), tuple(found[row]), tuple(found[column]))
+    return None if products.computed and products.type in INT8 else products
 
 
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.loop.mma_products import as_stored, is_numbered, product_of
+from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
+from dlc.dialects.products import as_stored, factor_type, product_of
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
@@ -27,6 +28,11 @@ class Factor:
         """None if a value is anything else."""
         load = as_stored(value).owner
         return Factor(value, load) if isinstance(load, tile.LoadOp) else None
+
+    @property
+    def type(self) -> str:
+        """As in `dlc.dialects.mma_layouts.TYPES`."""
+        return factor_type(self.value)
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,13 @@ def instruction(
     conditions = {value for where in reduce.yielded.where for value in where.values()}
     if any(along[value] & {rows, columns} for value in conditions):
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
-    loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
-    types = {str(load.result.type) for load in loads if load.ref not in rounded}
+    factors = [f for p in products if p is not None for f in (p.row, p.column)]
+    loads = [factor.load for factor in factors]
+    types = {factor.type for factor in factors if factor.load.ref not in rounded}
     asked = [MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape]
-    found = {mma for mma in asked if types == {str(mma.element)}}
+    found = {mma for mma in asked if types == {mma.type}}
     if not found:
-        known = " or ".join(str(mma.element) for mma in asked)
+        known = " or ".join(mma.type for mma in asked)
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
     if not all(map(is_numbered, loads)):
         return "expected factors at places that axes alone number"

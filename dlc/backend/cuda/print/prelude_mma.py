@@ -82,6 +82,8 @@ def host_factor(shape: MmaAttr) -> str:
     row = element(shape.element)
     if shape.factors.data == TF32:
         return "dlc::tf32"
+    if shape.type == "u8":
+        return "unsigned char"
     return f"dlc::widened<{row.c}, {row.to_float}>" if row.bytes == 1 and row.to_float else row.c
 
 

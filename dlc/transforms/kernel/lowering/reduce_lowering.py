@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import REGISTER, AxesOp
 from dlc.dialects.point_ops import extent_of_register
+from dlc.dialects.products import Product, Widening
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
@@ -159,14 +159,9 @@ def registers_around(op: Operation) -> list[BlockArgument]:
     return axes
 
 
-_OF_PRODUCTS = (
-    arith.MulfOp | arith.MuliOp | arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp | tile.LoadOp
-)
-
-
 def erase_unused(reduce: tile.ReduceOp) -> None:
     """Erases the products that the body of a reduce yielded, and what is left of their factors."""
     for op in reversed(list(reduce.body.block.ops)):
-        pure = isinstance(op, _OF_PRODUCTS)
+        pure = isinstance(op, Product | Widening | tile.LoadOp)
         if pure and not any(result.first_use for result in op.results):
             Rewriter.erase_op(op)

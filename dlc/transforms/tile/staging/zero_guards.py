@@ -10,6 +10,7 @@ from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects import tile
+from dlc.dialects.products import Product, Widening
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
@@ -34,13 +35,13 @@ def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
 
 def _factors(value: SSAValue) -> Sequence[SSAValue]:
     product = value.owner
-    return product.operands if isinstance(product, arith.MulfOp | arith.MuliOp) else [value]
+    return product.operands if isinstance(product, Product) else [value]
 
 
 def zero_unless(value: SSAValue) -> list[Expr]:
     """Conditions such that a staged value is 0 where one of them does not hold."""
     load = value.owner
-    if isinstance(load, arith.ExtFOp | arith.ExtSIOp | arith.ExtUIOp):
+    if isinstance(load, Widening):
         return zero_unless(load.input)
     if isinstance(load, Operation) and load.name == "math.exp_below":
         return _power_zero_unless(load)

@@ -43,7 +43,7 @@ kernel.func @f32() -> () grid 1 block 128 {
   %A = kernel.alloc_shared : memref<64x64xi32, #kernel.shared>
   %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x64xi32, #kernel.shared>
 }
-// CHECK: expected elements of one of f8E4M3FN, f8E5M2, f16, bf16, i8, ui8, f32, found i32
+// CHECK: expected elements of one of f8E4M3FN, f8E5M2, f16, bf16, i8, f32, found i32
 
 // -----
 
