@@ -9,10 +9,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import FRAGMENT, REGISTER, THREAD, AxesOp
+from dlc.dialects.factor_types import Product
 from dlc.dialects.holding import HoldOp
 from dlc.dialects.mma_layouts import TF32, MmaAttr
 from dlc.dialects.nest_ops import ReduceOpBase
-from dlc.dialects.products import Product
 from dlc.ir.bounds import most
 
 

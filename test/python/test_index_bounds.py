@@ -45,6 +45,20 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...] | None]] = {
     "the narrowest of several": (lambda x, i: x[i, 0].sum() + x.index_select(1, i), (0, 4)),
     "narrower integers": (lambda x, i: x[i.int().long().reshape(1, 2).mT], None),
     "views": (lambda x, i: x[i.reshape(1, 2).mT.unsqueeze(0)], (-5, 4)),
+    "composed views": (
+        lambda x, i: x[
+            i.unflatten(0, (1, 2))
+            .swapaxes(0, 1)
+            .movedim(0, 1)
+            .ravel()
+            .view_as(i)
+            .reshape_as(i)
+            .expand_as(i[None])
+            .adjoint()
+            .flatten()
+        ],
+        (-5, 4),
+    ),
     "casts": (lambda x, i: x[i.to(torch.int64)], (-5, 4)),
     "computed": (lambda x, i: x[(i + 100) % 5], None),
     "only a part": (lambda x, i: x[i[:1]], None),

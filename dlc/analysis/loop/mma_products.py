@@ -11,8 +11,8 @@ from xdsl.traits import Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
+from dlc.dialects.factor_types import as_stored, factor_type, product_of
 from dlc.dialects.mma_layouts import TYPES
-from dlc.dialects.products import as_stored, factor_type, product_of
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance

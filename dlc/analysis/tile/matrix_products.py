@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
+from dlc.dialects.factor_types import as_stored, factor_type, product_of
 from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
-from dlc.dialects.products import as_stored, factor_type, product_of
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 

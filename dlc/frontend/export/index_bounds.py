@@ -18,8 +18,10 @@ Bounds = tuple[Size, ...]
 
 _BYTE = IntegerType(8, Signedness.UNSIGNED)
 _SAME_ELEMENTS = frozenset(
-    "alias clone contiguous detach detach_ expand flatten lift_fresh lift_fresh_copy permute "
-    "reshape squeeze t to to_copy transpose unsafe_view unsqueeze view view_copy".split()
+    "adjoint alias atleast_1d atleast_2d atleast_3d clone contiguous detach detach_ expand "
+    "expand_as flatten lift_fresh lift_fresh_copy mH mT matrix_H moveaxis movedim numpy_T permute "
+    "ravel reshape reshape_as squeeze swapaxes swapdims t to to_copy transpose type_as unflatten "
+    "unsafe_view unsqueeze view view_as view_copy".split()
 )
 """Operations whose result has all elements of `self`, and no others."""
 

@@ -79,8 +79,8 @@ _EXP_BELOW = f"""\
 }}
 {INLINE} double exp_below(double x) {{ return exp(x); }}"""
 _LOGISTIC_SUMMARY = """\
-1 / (1 + e^-x) without a branch: the power is at most 1, so that its sum with 1 is from 1 to 2, and
-// of that the reciprocal within an ulp is rounded by one step (PTX ISA: rcp.approx.ftz)."""
+1 / (1 + e^-x) without a branch: the power is at most 1, so that its sum with 1 is from 1 to 2,
+// whose reciprocal within an ulp is rounded by one step (PTX ISA: rcp.approx.ftz)."""
 _LOGISTIC = f"""\
 {INLINE} float logistic(float x) {{
   const float power = expf(-fabsf(x));

@@ -10,8 +10,8 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import REGISTER, AxesOp
+from dlc.dialects.factor_types import Product, Widening
 from dlc.dialects.point_ops import extent_of_register
-from dlc.dialects.products import Product, Widening
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder

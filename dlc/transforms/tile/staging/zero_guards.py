@@ -10,7 +10,7 @@ from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects import tile
-from dlc.dialects.products import Product, Widening
+from dlc.dialects.factor_types import Product, Widening
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
