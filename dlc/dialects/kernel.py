@@ -116,6 +116,10 @@ class NumberOpBase(IRDLOperation, ABC):
         super().__init__(result_types=[INDEX])
 
 
+_AMONG_BLOCKS = ClusterBarrierOp | MapClusterOp | MbarrierArriveAtOp | TmaMulticastOp
+"""What blocks of a cluster do with each other."""
+
+
 @irdl_op_definition
 class BlockIdOp(NumberOpBase):
     """
@@ -174,16 +178,21 @@ class BlockIdOp(NumberOpBase):
                 f"{part.start} on"
             )
         cluster = func.cluster_size
-        if part.start % cluster or (len(part) % cluster and self._shares_memory()):
+        if part.start % cluster or (len(part) % cluster and self._reaches_others(func)):
             raise VerifyException(
                 f"expected whole clusters of {cluster} blocks, found {len(part)} blocks "
                 f"from {part.start} on"
             )
 
-    def _shares_memory(self) -> bool:
-        """True if blocks that have such a number meet those of their cluster, or read of them."""
-        assert self.parent is not None
-        return any(isinstance(op, ClusterBarrierOp | MapClusterOp) for op in self.parent.walk())
+    def _reaches_others(self, func: FuncOp) -> bool:
+        """True if blocks that have such a number meet others of their cluster, or reach memory of
+        theirs: in the whole branch of the kernel that is for these blocks."""
+        block = self.parent
+        while block is not None and (around := block.parent_op()) is not func:
+            if around is None or (outer := around.parent) is func.body.block:
+                break
+            block = outer
+        return block is not None and any(isinstance(op, _AMONG_BLOCKS) for op in block.walk())
 
 
 @irdl_op_definition

@@ -385,3 +385,26 @@ def test_dropping_keeps_every_separation() -> None:
             barrier.detach()
         assert conflicts(func) == before
     assert dropped > 20
+
+
+CLUSTERED = """
+kernel.func @turned(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 4 block 32 cluster 4 {
+  %t = kernel.thread_id
+  %s = kernel.alloc_shared : memref<32xf32, #kernel.shared>
+  %all = kernel.map_cluster %s
+    : memref<32xf32, #kernel.shared> -> memref<4x32xf32, #kernel.cluster>
+  %v = kernel.load %x[%t] : memref<32xf32>
+  kernel.store %v, %s[%t] : memref<32xf32, #kernel.shared>
+  %w = kernel.load %all[3, %t * -1 + 31] : memref<4x32xf32, #kernel.cluster>
+  kernel.store %w, %y[%t] : memref<32xf32>
+}
+"""
+
+
+def test_elements_of_other_references_have_other_numbers() -> None:
+    (func,) = Parser(register(Context()), CLUSTERED).parse_module().ops
+    assert isinstance(func, kernel.FuncOp)
+    stores = [op for op in func.walk() if isinstance(op, kernel.StoreOp)]
+    loads = [op for op in func.walk() if isinstance(op, kernel.LoadOp)]
+    assert Slots(func).each_its_own(stores[0], stores[0])
+    assert not Slots(func).each_its_own(stores[0], loads[1])

@@ -25,7 +25,12 @@ class ThreadPlaces:
         self._alike: dict[tuple[Operation, Operation], bool] = {}
 
     def alike(self, first: Operation, second: Operation) -> bool:
-        """True if a thread meets no other's elements, as each has its own in two accesses."""
+        """
+        True if a thread meets no other's elements, as each has its own in two accesses of one
+        reference: of others, such as a cluster's, elements have other numbers.
+        """
+        if (ref := _ref(first)) is None or ref is not _ref(second):
+            return False
         key = (first, second)
         if key not in self._alike:
             one, other = self.owners(first), self.owners(second)
@@ -71,3 +76,8 @@ class ThreadPlaces:
                 offset.evaluate(dict.fromkeys(numbers, thread)) for thread in range(threads)
             )
         return self._numbered[key]
+
+
+def _ref(op: Operation) -> SSAValue | None:
+    """What an access of single elements accesses."""
+    return op.ref if isinstance(op, kernel.LoadOp | kernel.StoreOp) else None

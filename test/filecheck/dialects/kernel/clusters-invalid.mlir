@@ -73,3 +73,19 @@ kernel.func @part(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 8 block 32 cl
   %b = kernel.block_id from 0 of 6
   kernel.cluster_barrier
 }
+
+// -----
+
+// CHECK: expected whole clusters of 4 blocks, found 6 blocks from 0 on
+kernel.func @nested(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 8 block 32 cluster 4 {
+  %block = kernel.block_id
+  %first = kernel.test where (%block < 6)
+  scf.if %first {
+    %t = kernel.thread_id
+    %some = kernel.test where (%t < 4)
+    scf.if %some {
+      %b = kernel.block_id from 0 of 6
+    }
+    kernel.cluster_barrier
+  }
+}
