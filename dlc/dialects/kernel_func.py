@@ -46,8 +46,10 @@ from dlc.dialects.in_place import verify_in_place, verify_partial
 from dlc.dialects.kernel_op import KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
+from dlc.dialects.size import in_memory
 from dlc.dialects.size_index import size_bounds
 from dlc.dialects.sized_types import SizesAttr
+from dlc.dialects.views import WholeOp
 from dlc.ir.attributes import i64_attr
 from dlc.ir.sizes import Size, divides
 from dlc.target import MAX_CLUSTER, MAX_GRID, MAX_THREADS, Feature, Target, target_of
@@ -350,13 +352,34 @@ class LaunchOp(LaunchOpBase):
                 )
 
 
-def _known_alignment(value: SSAValue) -> int:
-    """The alignment that a function states of its argument, in bytes; other tensors are our own."""
+def _known_alignment(tensor: SSAValue) -> int:
+    """
+    The alignment that a function states of the argument in whose memory a tensor lies, in bytes;
+    other tensors are our own, and views are at multiples of it.
+    """
+    value = _first_version(tensor)
     function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(function, func.FuncOp) or function.arg_attrs is None:
         return DEFAULT_ALIGNMENT
     align = function.arg_attrs.data[value.index].data.get("dlc.align")  # pyright: ignore[reportAttributeAccessIssue]
     return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
+
+
+def _first_version(tensor: SSAValue) -> SSAValue:
+    """What a tensor is an updated version, a reshape or a view of."""
+    value = in_memory(tensor)
+    while isinstance(op := value.owner, LaunchOp | WholeOp):
+        if isinstance(op, WholeOp):
+            value = in_memory(op.view)
+            continue
+        if (callee := op.launched) is None:
+            break
+        pairs = dict(zip(callee.refs, (*op.inputs, *op.outputs), strict=True))
+        updated = [pairs[i] for o, i in callee.updated_refs.items() if pairs[o] is value]
+        if not updated:
+            break
+        value = in_memory(updated[0])
+    return value
 
 
 def _root(op: Operation) -> Operation:

@@ -79,3 +79,17 @@ func.func @main(%x: memref<2x16xf32>) {
   func.return
 }
 // CHECK: expected a box at a multiple of 16 bytes, found 12
+
+// -----
+
+kernel.func @first(%x: memref<8xf32> align 4) -> (%y: memref<8xf32> updates %x) grid 1 block 32 {
+}
+kernel.func @second(%x: memref<8xf32>) -> (%y: memref<8xf32> updates %x) grid 1 block 32 {
+}
+func.func @main(%x: tensor<8xf32> {dlc.align = 4 : i64})
+    -> (tensor<8xf32> {dlc.mutates = 0 : i64}) {
+  %u = kernel.launch @first(%x) : (tensor<8xf32>) -> (tensor<8xf32>)
+  %v = kernel.launch @second(%u) : (tensor<8xf32>) -> (tensor<8xf32>)
+  func.return %v : tensor<8xf32>
+}
+// CHECK: expected %u at a multiple of 16 bytes, found it at one of 4
