@@ -20,6 +20,7 @@ host.launch @conv(%h, %w, %v) -> (%v)
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -85,13 +86,29 @@ def _verify_box(begin: Sequence[int], part: Attribute, whole: Attribute) -> None
             )
 
 
+class BoxOp(IRDLOperation, ABC):
+    """An operation whose only result is a box of something."""
+
+    place = prop_def(DenseArrayBase.constr(i64))
+
+    @property
+    def begin(self) -> tuple[int, ...]:
+        """Where the box begins along each dimension."""
+        return tuple(map(int, self.place.get_values()))
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        """The places along each dimension."""
+        pairs = zip(self.begin, shape_of(self.results[0]), strict=True)
+        return tuple(slice(first, first + extent) for first, extent in pairs)
+
+
 @irdl_op_definition
-class ViewOp(LiesWithin):
+class ViewOp(BoxOp, LiesWithin):
     """`%v = kernel.view %x[0, 832] : tensor<8x992xf32> -> tensor<8x32xf32>`: a box of a tensor."""
 
     name = "kernel.view"
     source = operand_def(TensorType)
-    place = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
     custom_directives = (Place,)
     assembly_format = (
@@ -105,17 +122,6 @@ class ViewOp(LiesWithin):
             properties={"place": i64_array(tuple(begin))},
             result_types=[sized_tensor(element_of(source), extents)],
         )
-
-    @property
-    def begin(self) -> tuple[int, ...]:
-        """Where the box begins along each dimension."""
-        return tuple(map(int, self.place.get_values()))
-
-    @property
-    def box(self) -> tuple[slice, ...]:
-        """The places along each dimension."""
-        pairs = zip(self.begin, shape_of(self.result), strict=True)
-        return tuple(slice(first, first + extent) for first, extent in pairs)
 
     def verify_(self) -> None:
         _verify_box(self.begin, self.result.type, self.source.type)
@@ -172,15 +178,14 @@ class WholeOp(IRDLOperation):
 
 
 @irdl_op_definition
-class BufferViewOp(PartOp):
+class BufferViewOp(BoxOp, PartOp):
     """
     `%v = host.view %x[0, 832] : memref<8x992xf32> -> memref<8x32xf32, strided<[992, 1]>>`: a box of
-    a buffer, which counts as all of it: the places between its rows may be others'.
+    a buffer. What it touches counts as the whole buffer: between its rows lies what others touch.
     """
 
     name = "host.view"
     memory = operand_def(MemRefType)
-    place = prop_def(DenseArrayBase.constr(i64))
     result = result_def(MemRefType)
     custom_directives = (Place,)
     assembly_format = (
@@ -198,17 +203,6 @@ class BufferViewOp(PartOp):
     @property
     def byte_range(self) -> None:
         return None
-
-    @property
-    def begin(self) -> tuple[int, ...]:
-        """Where the box begins along each dimension."""
-        return tuple(map(int, self.place.get_values()))
-
-    @property
-    def box(self) -> tuple[slice, ...]:
-        """The places along each dimension."""
-        pairs = zip(self.begin, shape_of(self.result), strict=True)
-        return tuple(slice(first, first + extent) for first, extent in pairs)
 
     @property
     def offset(self) -> int:
