@@ -13,8 +13,10 @@ from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.rows import RowPlan, power_of_two, row_sweeps
 from dlc.target import BANK_BYTES, BANKS, BLOCK_THREADS, MAX_THREADS, Target
 
-HELD = 8
-"""Values of a row that a thread compares in registers: three steps between two exchanges."""
+MOST_SORTED = 16
+"""Values of a row that is sorted which are worth a thread, as its registers hold them."""
+SORTED = MOST_SORTED // 2
+"""As many as a thread has where it may have fewer: three steps between two exchanges."""
 OTHER_REGISTERS = 40
 """Registers of a thread beside the values that it holds, as nvcc has it."""
 
@@ -28,8 +30,8 @@ def sort_plan(
     holds, or less than two threads do.
     """
     points = max((_points(op) for op in _sorts(sweeps)), default=0)
-    vector = max(min(HELD, points // 2), points // MAX_THREADS)
-    if not 2 <= vector <= 2 * HELD:
+    vector = max(min(SORTED, points // 2), points // MAX_THREADS)
+    if not 2 <= vector <= MOST_SORTED:
         return None
     threads = points // vector
     extents = [outer.hint(axis) for axis in outer.axes] if outer else []

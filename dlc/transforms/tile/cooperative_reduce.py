@@ -18,15 +18,13 @@ from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
+from dlc.schedule.sorted_rows import MOST_SORTED
 from dlc.target import MAX_THREADS, WARP
 from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation, Value, powers
-
-MOST_SORTED = 16
-"""Values of a row that is sorted which are worth a thread, as its registers hold them."""
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,7 @@ def _sums(kernel: KernelOp, count: int) -> KernelOp:
     """What stores the sums over each part of K."""
     copy = kernel.clone()
     outer, reduce = nest_of(copy)
-    for op in reversed(list(outer.body.block.ops)):
-        unused = op.results and not any(result.uses for result in op.results)
-        if op is not reduce and (isinstance(op, StoreOp) or unused):
-            Rewriter.erase_op(op)
-    block = copy.body.block
-    for ref in copy.output_refs:
-        block.erase_arg(ref)
+    drop_stores(copy, outer, reduce)
     (k,), (length,) = reduce.axes, reduce.all_extents
     assert isinstance(length, int)
     extents = [count, *outer.all_extents]
@@ -72,26 +66,9 @@ def _sums(kernel: KernelOp, count: int) -> KernelOp:
     part, *axes = deal.axes
     place: dict[SSAValue, Expr] = dict(zip(outer.axes, map(Expr.of, axes), strict=True))
     place[k] = Expr.of(part) * (length // count) + Expr.of(k)
-    for op in list(outer.body.block.ops):
-        if op is not outer.yielded:
-            op.detach()
-            deal.body.block.insert_op_before(op, deal.yielded)
-    substitute(deal, place)  # while axes are as long as what is said of them
+    move_body(outer, deal, place)
     reduce.set_axes([length // count])
-    for result in reduce.results:
-        ref = block.insert_arg(memref_type(result.type, tuple(extents)), len(block.args))
-        ref.name_hint = f"{result.name_hint or 'r'}_parts"
-        store = StoreOp(result, ref, [Expr.of(axis) for axis in deal.axes])
-        store.location = reduce.location
-        deal.body.block.insert_op_before(store, deal.yielded)
-    Rewriter.replace_op(outer, deal)
-    alignments = [int(n) for n in copy.alignments.get_values()]
-    made = made_of(kernel, copy.detach_region(0), kernel.inputs, alignments)
-    made.attributes.pop(VALUES, None)
-    for ref, result in zip(made.output_refs, made.results, strict=True):
-        result.name_hint = ref.name_hint
-    copy.erase()
-    return made
+    return with_results_of(kernel, copy, outer, deal, reduce, "parts")
 
 
 def _whole(kernel: KernelOp, count: int, sums: KernelOp) -> KernelOp:
@@ -117,6 +94,49 @@ def _whole(kernel: KernelOp, count: int, sums: KernelOp) -> KernelOp:
         made.attributes.pop(name, None)
     for old, new in zip(kernel.results, made.results, strict=True):
         new.name_hint = old.name_hint
+    copy.erase()
+    return made
+
+
+def drop_stores(copy: KernelOp, outer: ForOp, reduce: ReduceOp) -> None:
+    """Leaves of a kernel's loop a reduce and what that needs, and nothing that is stored."""
+    for op in reversed(list(outer.body.block.ops)):
+        unused = op.results and not any(result.uses for result in op.results)
+        if op is not reduce and (isinstance(op, StoreOp) or unused):
+            Rewriter.erase_op(op)
+    for ref in copy.output_refs:
+        copy.body.block.erase_arg(ref)
+
+
+def move_body(outer: ForOp, deal: ForOp, place: dict[SSAValue, Expr]) -> None:
+    """Moves what a loop does into another one, at these places of the first one's axes."""
+    for op in list(outer.body.block.ops):
+        if op is not outer.yielded:
+            op.detach()
+            deal.body.block.insert_op_before(op, deal.yielded)
+    substitute(deal, place)  # while axes are as long as what is said of them
+
+
+def with_results_of(
+    kernel: KernelOp, copy: KernelOp, outer: ForOp, deal: ForOp, reduce: ReduceOp, suffix: str
+) -> KernelOp:
+    """
+    The kernel that a copy of one becomes, whose loop another one takes the place of: it stores what
+    a reduce in that gives at each point, under names with a suffix.
+    """
+    block, extents = copy.body.block, tuple(deal.all_extents)
+    for result in reduce.results:
+        ref = block.insert_arg(memref_type(result.type, extents), len(block.args))
+        ref.name_hint = f"{result.name_hint or 'r'}_{suffix}"
+        store = StoreOp(result, ref, [Expr.of(axis) for axis in deal.axes])
+        store.location = reduce.location
+        deal.body.block.insert_op_before(store, deal.yielded)
+    Rewriter.replace_op(outer, deal)
+    alignments = [int(n) for n in copy.alignments.get_values()]
+    made = made_of(kernel, copy.detach_region(0), kernel.inputs, alignments)
+    made.attributes.pop(VALUES, None)
+    for ref, result in zip(made.output_refs, made.results, strict=True):
+        result.name_hint = ref.name_hint
     copy.erase()
     return made
 

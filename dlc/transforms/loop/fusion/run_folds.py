@@ -9,13 +9,17 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects.axes import AxesOp, new_body
-from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.expr import Expr
-from dlc.ir.provenance import VALUES
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
-from dlc.transforms.loop.fusion.parting import made_of, nest_of, substitute
+from dlc.transforms.loop.fusion.parting import (
+    drop_stores,
+    made_of,
+    move_body,
+    nest_of,
+    with_results_of,
+)
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,7 @@ def _runs(kernel: KernelOp, tensor: SSAValue, run: Run) -> KernelOp:
     """What stores the fold of each run."""
     copy = kernel.clone()
     outer, reduce = nest_of(copy)
-    for op in reversed(list(outer.body.block.ops)):
-        unused = op.results and not any(result.uses for result in op.results)
-        if op is not reduce and (isinstance(op, StoreOp) or unused):
-            Rewriter.erase_op(op)
-    for ref in copy.output_refs:
-        copy.body.block.erase_arg(ref)
+    drop_stores(copy, outer, reduce)
     axes = _axes(_load(copy, tensor))
     folded = axes[run.dimension]
     extents = [outer.hint(a) if a in outer.axes else reduce.hint(a) for a in axes]
@@ -123,30 +122,12 @@ def _runs(kernel: KernelOp, tensor: SSAValue, run: Run) -> KernelOp:
     deal.location = outer.location
     place: dict[SSAValue, Expr] = dict(zip(axes, map(Expr.of, deal.axes), strict=True))
     place[folded] = place[folded] * run.points + Expr.of(folded)
-    for op in list(outer.body.block.ops):
-        if op is not outer.yielded:
-            op.detach()
-            deal.body.block.insert_op_before(op, deal.yielded)
-    substitute(deal, place)  # while axes are as long as what is said of them
+    move_body(outer, deal, place)
     for axis in reversed(reduce.axes):
         if axis is not folded:
             reduce.body.block.erase_arg(axis)
     reduce.set_axes([run.points])
-    (result,) = reduce.results
-    ref = copy.body.block.insert_arg(
-        memref_type(result.type, tuple(extents)), len(copy.body.block.args)
-    )
-    ref.name_hint = f"{result.name_hint or 'r'}_runs"
-    store = StoreOp(result, ref, [Expr.of(axis) for axis in deal.axes])
-    store.location = reduce.location
-    deal.body.block.insert_op_before(store, deal.yielded)
-    Rewriter.replace_op(outer, deal)
-    alignments = [int(n) for n in copy.alignments.get_values()]
-    made = made_of(kernel, copy.detach_region(0), kernel.inputs, alignments)
-    made.attributes.pop(VALUES, None)
-    made.results[0].name_hint = ref.name_hint
-    copy.erase()
-    return made
+    return with_results_of(kernel, copy, outer, deal, reduce, "runs")
 
 
 def _whole(kernel: KernelOp, tensor: SSAValue, run: Run, runs: KernelOp) -> KernelOp:
