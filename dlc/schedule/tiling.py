@@ -143,24 +143,20 @@ def _ranked_once(problem: Problem, target: Target) -> Rising[Candidate]:
 def _ranking(problem: Problem, target: Target) -> Iterator[Candidate]:
     """
     All candidates that fit, the best first: of those that are about as fast as the fastest, the
-    fastest whose threads issue little beside multiply-adds.
+    fastest whose threads issue little beside multiply-adds. These are looked at by themselves, as
+    most ask for no more than the best.
     """
     rising = _rising(problem, target)
     if (fastest := next(rising, None)) is None:
         return
-    limit, slower, others = TOLERANCE * fastest.seconds, None, list[Candidate]()
+    limit = TOLERANCE * fastest.seconds
+    if fastest.is_dense:
+        yield fastest
+    dense = _rising(problem, target, dense=True, limit=limit)
+    yield from islice(dense, int(fastest.is_dense), None)
     for c in chain([fastest], rising):
-        if c.seconds > limit:
-            slower = c
-            break
-        if c.is_dense:
+        if not (c.is_dense and c.seconds <= limit):
             yield c
-        else:
-            others.append(c)
-    yield from others
-    if slower is not None:
-        yield slower
-        yield from rising
 
 
 Tiles = Callable[[Problem, Target], Iterator[Candidate]]
@@ -168,18 +164,24 @@ Tiles = Callable[[Problem, Target], Iterator[Candidate]]
 
 
 def _rising(
-    problem: Problem, target: Target, made: Tiles | None = None, *, alone: bool = False
+    problem: Problem,
+    target: Target,
+    made: Tiles | None = None,
+    *,
+    alone: bool = False,
+    dense: bool = False,
+    limit: float = inf,
 ) -> Iterator[Candidate]:
     """
     All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
-    that are `made` only, if so, and those that no second kernel follows, if they are to be `alone`.
-    What a bound says is not next is not looked at yet: neither what
-    folds the parts of a tile (whose numbers are negative until then), nor each of these endings,
-    nor the depths of rings.
+    that are `made` only, if so, those that no second kernel follows, if they are to be `alone`,
+    those that are `dense`, if so, and those that take no more seconds than the `limit`. What a
+    bound says is not next is not looked at yet: neither what folds the parts of a tile (whose
+    numbers are negative until then), nor each of these endings, nor the depths of rings.
     """
     order = count()  # of what nothing else tells apart
     bounds = bounds_of(problem, target, made)
-    rising = bounds.rising(problem)
+    rising = bounds.rising(problem, dense=dense)
     heap: list[tuple[float, tuple[float, ...], int, int, int, int, Candidate]] = []
 
     def push_next() -> None:
@@ -189,6 +191,8 @@ def _rising(
     push_next()
     while heap:
         least, estimated, number, splits, way, _, c = heappop(heap)
+        if least > limit:
+            return
         if estimated:
             yield c
         elif splits < 0:
