@@ -101,15 +101,17 @@ class IndexedOp(IRDLOperation, ABC):
             return ()
         operands = self._operands  # a new tuple after every edit
         segments = properties.get("operandSegmentSizes")
-        kept: dict[str, _Known] = vars(self).setdefault("kept_exprs", {})
-        if (
-            (known := kept.get(name)) is not None
-            and known.map is map
-            and known.operands is operands
-            and known.segments is segments
-        ):
-            if [range_of(value) for value in known.indices] == known.ranges:
-                return known.exprs
+        kept: dict[str, _Known] | None = vars(self).get("kept_exprs")
+        if kept is None:
+            kept = vars(self)["kept_exprs"] = {}
+        elif (known := kept.get(name)) is not None:
+            exprs, of, over, sizes, indices, ranges = known
+            if of is map and over is operands and sizes is segments:
+                for value, range in zip(indices, ranges, strict=True):
+                    if (now := range_of(value)) is not range and now != range:
+                        break
+                else:
+                    return exprs
         assert isinstance(map, AffineMapAttr)
         indices = self.indices
         ranges = [range_of(value) for value in indices]

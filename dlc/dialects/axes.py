@@ -139,14 +139,14 @@ class AxesOp(IRDLOperation, ABC):
         """Inclusive bounds of an axis, for `dlc.ir.expr.range_of`; an empty axis counts as one
         point, so that nothing divides by its extent."""
         assert isinstance(axis, BlockArgument)
-        extents, kept = self.properties["extents"], vars(self)
-        known: tuple[Attribute, tuple[Range, ...]] | None = kept.get("kept_ranges")
+        extents = self.properties["extents"]
+        known: tuple[Attribute, tuple[Range, ...]] | None = vars(self).get("kept_ranges")
         if known is not None and known[0] is extents:
             return known[1][axis.index]
         if isinstance(extents, SizesAttr):  # what is known depends on where this stands
             return 0, max(self.most(axis) - 1, 0)
         ranges = tuple((0, max(size - 1, 0)) for size in self.all_extents)
-        kept["kept_ranges"] = extents, ranges
+        vars(self)["kept_ranges"] = extents, ranges
         return ranges[axis.index]
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:

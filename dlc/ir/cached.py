@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+_set = object.__setattr__
 
 
 class cached(Generic[T]):
@@ -22,5 +23,5 @@ class cached(Generic[T]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
         value = self.compute(instance)
-        instance.__dict__[self.name] = value
+        _set(instance, self.name, value)
         return value

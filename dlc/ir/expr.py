@@ -206,7 +206,7 @@ class Expr:
         for atom, coefficient in self.terms:
             low, high = _atom_range(atom)
             a, b = coefficient * low, coefficient * high
-            lo, hi = lo + min(a, b), hi + max(a, b)
+            lo, hi = (lo + a, hi + b) if a <= b else (lo + b, hi + a)
         return lo, hi
 
     @property

@@ -27,8 +27,8 @@ def structure(op: Operation, given: Given | None = None, *, names: bool = False)
     name hints inside. A region with successors or with an operation that names another parent has
     no equal.
     """
-    operands = (v.type if given is None else given(v) for v in op.operands)
-    key: list[Hashable] = [op.name, tuple(operands), op.result_types, _sorted(op.properties)]
+    operands = tuple([v.type if given is None else given(v) for v in op.operands])
+    key: list[Hashable] = [op.name, operands, op.result_types, _sorted(op.properties)]
     if not op.regions:
         return tuple(key)
     numbers: dict[SSAValue, Hashable] = {}
@@ -75,4 +75,4 @@ def _add_region(
 def _sorted(attributes: Mapping[str, Attribute]) -> tuple[Hashable, ...]:
     if not attributes:
         return ()
-    return tuple(sorted((k, v) for k, v in attributes.items() if k not in _NAMES))
+    return tuple(sorted([(k, v) for k, v in attributes.items() if k not in _NAMES]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
@@ -35,12 +36,24 @@ def _visit(op: Operation, along: Variance, sources: Collection[SSAValue]) -> Non
     for region in op.regions:
         for block in region.blocks:
             varies |= _visit_block(block, along, sources)
+    if not (results := op.results):
+        return
     own = _NONE
-    if op.results:
-        own = own.union(getattr(op, "axes", ()), getattr(op, "across", ()))
-    for n, result in enumerate(op.results):
-        folded = varies if len(op.results) == 1 else _of_result(op, n, varies, along)
-        along[result] = frozenset((result,)) if result in sources else folded - own
+    for name in _names_own(type(op)):
+        own = own.union(getattr(op, name))
+    for n, result in enumerate(results):
+        folded = varies if len(results) == 1 else _of_result(op, n, varies, along)
+        if result in sources:
+            along[result] = frozenset((result,))
+        else:
+            along[result] = folded - own if own else folded
+
+
+@cache
+def _names_own(kind: type[Operation]) -> list[str]:
+    """The names by which operations of a class tell what their results do not vary along."""
+    known = {name for base in kind.__mro__ for name in vars(base)}
+    return [name for name in ("axes", "across") if name in known]
 
 
 def _of_result(

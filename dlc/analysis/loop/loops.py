@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import product
 from math import prod
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.traits import MemoryEffectKind, get_effects
+from xdsl.traits import (
+    MemoryEffect,
+    MemoryEffectKind,
+    MemoryReadEffect,
+    NoMemoryEffect,
+    Pure,
+    get_effects,
+)
 
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp, scans_in
@@ -22,8 +30,19 @@ def only_computes(op: Operation) -> bool:
     """True if `op` does nothing but compute its results, reading memory at most."""
     if isinstance(op, ForOp | StoreOp | YieldOp):
         return False
+    if (known := _always_computes(type(op))) is not None:
+        return known
     effects = get_effects(op)
     return effects is not None and all(e.kind is MemoryEffectKind.READ for e in effects)
+
+
+@cache
+def _always_computes(kind: type[Operation]) -> bool | None:
+    """What `only_computes` says of all operations of a class, if that follows from the class."""
+    effects = [trait for trait in kind.traits if isinstance(trait, MemoryEffect)]
+    if effects and all(type(e) in (Pure, NoMemoryEffect, MemoryReadEffect) for e in effects):
+        return True
+    return None
 
 
 def computed_alike(a: SSAValue, b: SSAValue, axes: Mapping[SSAValue, SSAValue]) -> bool:
