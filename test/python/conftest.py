@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +15,11 @@ import torch
 import dlc
 from dlc.backend.export import export_program
 from dlc.garbage import YOUNG
+
+# What tests and the commands that they start import is compiled once, whatever the environment says
+# of bytecode: to compile dlc is a quarter of what a command takes.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:
