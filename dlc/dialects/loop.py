@@ -140,6 +140,11 @@ def scans_in(loop: ForOp) -> list[AlongOpBase]:
     return [op for op in loop.body.block.ops if isinstance(op, AlongOpBase)]
 
 
+def has_ends_of_data(kernel: Operation) -> bool:
+    """True if reduces of a kernel end where memory says: each thread walks as far as it has to."""
+    return any(isinstance(op, ReduceOp) and op.about is not None for op in kernel.walk())
+
+
 def sorts_in(loop: ForOp) -> list[SortOp]:
     """The sorts along the axis of a loop."""
     return [op for op in loop.body.block.ops if isinstance(op, SortOp)]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AnyFloat, StringAttr
-from xdsl.ir import Attribute, Region
-from xdsl.irdl import AnyAttr, prop_def, traits_def, var_result_def
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import AnyAttr, opt_prop_def, prop_def, traits_def, var_result_def
 from xdsl.traits import RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
@@ -52,14 +52,19 @@ class ReduceOpBase(AxesOp, ABC):
     fastest; over no points the result is the monoid's identity. A body may yield several values: a
     monoid of one value folds each of them on its own, as in
     `%a, %b = d.reduce add %k in 64 -> (f32, f32) { … d.yield %u, %v : f32, f32 }`.
+
+    Of one that is `about 4`, as in `d.reduce add about 4 %k in 64 -> f32`, the conditions of the
+    yield, which tell up to which point it goes, are expected to leave so many points of its axis.
     """
 
     monoid_name = prop_def(StringAttr, prop_name="monoid")
+    about = opt_prop_def(IntegerAttr.constr(i64))
     results_ = var_result_def(AnyAttr())
 
     custom_directives = (Name, Fold)
     assembly_format = (
-        "custom<Name>($monoid) custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
+        "custom<Name>($monoid) (`about` $about^)?"
+        " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
     traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable())
 
@@ -82,6 +87,10 @@ class ReduceOpBase(AxesOp, ABC):
     def monoid(self) -> Monoid:
         return MONOIDS[self.monoid_name.data]
 
+    def hint(self, axis: SSAValue) -> int:
+        whole = super().hint(axis)
+        return whole if self.about is None else min(whole, self.about.value.data)
+
     @property
     def adds_floats(self) -> bool:
         """True if it is a sum of floats, or several."""
@@ -98,6 +107,8 @@ class ReduceOpBase(AxesOp, ABC):
         verify_monoid(self.monoid_name.data, [r.type for r in self.results])
         self.verify_axes()
         last = self.body.block.last_op
+        if self.about is not None and self.about.value.data < 1:
+            raise VerifyException(f"expected about 1 point or more, found {self.about.value.data}")
         if isinstance(last, YieldOpBase):
             yielded = [v.type for v in last.values]
             expected = [r.type for r in self.results]

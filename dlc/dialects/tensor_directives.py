@@ -7,7 +7,7 @@ The custom directives of Tensor IR's assembly formats.
 | `Ranked` | the type of a tensor with as many dimensions as the maps before |
 | `Bound` | `(%a = %x, …) : tensor, … -> tensor { … }` |
 | `Sources` | `(d0, …)([s, …])? -> %a[expr, …] (where (condition, …))?, … (else scalar)?` |
-| `Gathered` | `(d0, …) -> %x[expr, …]` |
+| `Gathered`, `Walked` | `(d0, …) -> %x[expr, …]` |
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.utils import parse_assignment, print_assignment
-from xdsl.ir import Attribute, Region
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.declarative_assembly_format import (
@@ -227,17 +227,50 @@ class Gathered(CustomDirective):
     indices: VariadicOperandVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        scope = _parse_dims(parser, len(state.operands[self.indices.index] or ()))
-        parser.parse_punctuation("->")
-        source, map = _parse_source(parser, scope)
-        self.source.set(state, source)
-        self.map.set(state, AffineMapAttr(map))
+        indices = len(state.operands[self.indices.index] or ())
+        _parse_read(parser, state, self.source, self.map, indices)
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        map, indices = map_of(self.map, op), len(self.indices.get(op))
-        rank = map.num_dims - indices
-        names = Dims(rank, indices).names
-        printer.print_string(f" ({', '.join(names[:rank])}) -> ")
-        printer.print_ssa_value(self.source.get(op))
-        print_subscripts(printer, map, names)
-        state.should_emit_space, state.last_was_punctuation = True, False
+        map = map_of(self.map, op)
+        _print_read(printer, state, self.source.get(op), map, len(self.indices.get(op)))
+
+
+@irdl_custom_directive
+class Walked(CustomDirective):
+    """`(d0, …) -> %x[expr, …]`, where `i0` is a place that an operation walks over."""
+
+    source: OperandVariable
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        _parse_read(parser, state, self.source, self.map, 1)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        _print_read(printer, state, self.source.get(op), map_of(self.map, op), 1)
+
+
+def _parse_read(
+    parser: Parser,
+    state: ParsingState,
+    read: OperandVariable,
+    at: AttributeVariable,
+    indices: int,
+) -> None:
+    """Parses `(d0, …) -> %x[expr, …]`, where so many names `i0`, … may stand, too."""
+    scope = _parse_dims(parser, indices)
+    parser.parse_punctuation("->")
+    source, map = _parse_source(parser, scope)
+    read.set(state, source)
+    at.set(state, AffineMapAttr(map))
+
+
+def _print_read(
+    printer: Printer, state: PrintingState, source: SSAValue, map: AffineMap, indices: int
+) -> None:
+    """Prints what `_parse_read` parses, with a space in front."""
+    rank = map.num_dims - indices
+    names = Dims(rank, indices).names
+    printer.print_string(f" ({', '.join(names[:rank])}) -> ")
+    printer.print_ssa_value(source)
+    print_subscripts(printer, map, names)
+    state.should_emit_space, state.last_was_punctuation = True, False

@@ -267,7 +267,7 @@ class ReduceOp(ReduceOpBase):
     apart = opt_prop_def(UnitAttr)
     pending = opt_prop_def(IntegerAttr.constr(i64))
     assembly_format = (
-        "custom<Name>($monoid) (`skipping` $skips^)? (`rising` $rising^)?"
+        "custom<Name>($monoid) (`about` $about^)? (`skipping` $skips^)? (`rising` $rising^)?"
         " (`by` $mma^ `(` $lanes `)`)?"
         " (`split` $split^)? (`apart` $apart^)? (`pending` $pending^)?"
         " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"

@@ -325,6 +325,8 @@ def range_of(value: SSAValue) -> Range:
     if not isinstance(value, BlockArgument):
         if (index_range := getattr(value.owner, "index_range", None)) is not None:
             return index_range()
+        if isinstance(cast := value.owner, arith.IndexCastOp):
+            return _integer_range(cast.input)
         known = constant_of(value)
         return UNKNOWN if known is None else (known, known)
     region = value.block.parent
@@ -334,6 +336,21 @@ def range_of(value: SSAValue) -> Range:
     if isinstance(parent, scf.ForOp) and value.index == 0:
         return _range_of_index(parent)
     return UNKNOWN
+
+
+def _integer_range(value: SSAValue) -> Range:
+    """Inclusive bounds of an integer that is kept between constants."""
+    owner = value.owner
+    if isinstance(owner, arith.MinSIOp | arith.MaxSIOp):
+        nearest = min if isinstance(owner, arith.MinSIOp) else max
+        sides = zip(_integer_range(owner.lhs), _integer_range(owner.rhs), strict=True)
+        low, high = (nearest(pair) for pair in sides)
+        return low, high
+    if isinstance(owner, arith.SubiOp):
+        (low, high), (least, most) = map(_integer_range, owner.operands)
+        return (low - most, high - least) if high - low + most - least < 2**62 else UNKNOWN
+    known = constant_of(value)
+    return UNKNOWN if known is None else (known, known)
 
 
 def _range_of_index(loop: scf.ForOp) -> Range:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from dlc.analysis.loop.cost import work_of
-from dlc.dialects.loop import KernelOp, ReduceOp
+from dlc.dialects.loop import KernelOp, ReduceOp, has_ends_of_data
 from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import read_along_sizes, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
@@ -105,6 +105,9 @@ def fastest_form(kernel: KernelOp, target: Target) -> Iterator[Form]:
 
 def _fastest(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Iterator[Form]:
     cost = _estimate(kernel, target, apart)
+    if has_ends_of_data(kernel):
+        yield Form(kernel, cost, apart=apart)
+        return
     with repeated(kernel) as (copy, count):
         again = _estimate(copy, target, apart) if count else cost
         beside = _repeating_seconds(copy, again, count, target) if count else 0
@@ -132,7 +135,8 @@ def _repeating_seconds(copy: KernelOp, again: Cost, count: int, target: Target) 
 
 
 def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
-    cascade = tiled_cascade(kernel, apart)
+    walked = has_ends_of_data(kernel)
+    cascade = None if walked else tiled_cascade(kernel, apart)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
         fetching = target.start_seconds + memory_bytes / target.memory_rate
@@ -152,12 +156,12 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         issue, combine = tiling.issue_seconds, tiling.combine_seconds
         ending = tiling.stored_seconds + tiling.ending_seconds
     steps, first = work.steps, target.start_seconds if work.alone else 0.0
-    windows = None if tiled else window_plan(kernel, target)
+    windows = None if tiled or walked else window_plan(kernel, target)
     if windows is not None:
         l2_bytes = min(l2_bytes, windows.fetched_bytes + windows.stored_bytes)
         issue, steps, first = windows.issue_seconds, 0, 0.0
     bandwidth = min(target.memory_rate, share * target.sms * target.sm_bandwidth)
-    rows = None if tiled or windows else split_rows(kernel, target)
+    rows = None if tiled or windows or walked else split_rows(kernel, target)
     if rows is not None:
         ending = ending_seconds(rows.left, target, rows.ending)
         combine = ending if rows.ending == "workspace" else 0

@@ -48,7 +48,7 @@ from dlc.schedule.sorted_rows import sort_plan
 from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings, stages
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
-from dlc.target import STATIC_SHARED_LIMIT, Target
+from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
@@ -56,6 +56,8 @@ IN_RUNS = 8
 """Loads of a thread that are in flight at once where nothing else has them so."""
 MOST_HELD = 64
 """Elements of a row that a thread of its own keeps in registers from one sweep to the next."""
+FULL = 2
+"""Blocks of an SM that walk runs, from which on a thread has neighbouring columns."""
 MOST_UNROLLED = 8
 """Points of an axis of a window that are written out."""
 
@@ -110,7 +112,9 @@ def _product(kernel: loop.KernelOp, target: Target) -> Tiled | None:
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):
         return None
     with fastest_form(kernel, target) as form:
-        if form.once is not None or tiled_cascade(kernel, form.apart):
+        if form.once is not None or loop.has_ends_of_data(kernel):
+            return None
+        if tiled_cascade(kernel, form.apart):
             return None
         return tiled_contraction(kernel)
 
@@ -137,6 +141,11 @@ def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Probl
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
+    if outer and loop.has_ends_of_data(kernel):
+        run = run_of(outer, outer.axes[-1:])
+        filled = prod(extents) >= run * target.sms * BLOCK_THREADS * FULL
+        schedule = pointwise(extents, not filled, run)
+        return Choice(schedule, "runs whose ends memory tells: a thread walks its own")
     cascade = tiled_cascade(kernel, form.apart)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])
@@ -179,6 +188,8 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
 
 def _ranked(form: Form, target: Target, most: int, along_size: bool) -> list[str]:
     kernel = form.kernel
+    if loop.has_ends_of_data(kernel):
+        return []
     cascade = tiled_cascade(kernel, form.apart)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
         return [_cascade(cascade, tiling, along_size) for tiling in tilings[:most]]

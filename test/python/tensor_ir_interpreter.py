@@ -301,6 +301,19 @@ def gather(op: tensor_ir.GatherOp, values: Values) -> list[Array]:
     return [np.broadcast_to(values[op.source][tuple(subscripts)], shape)]
 
 
+def fold_runs(op: tensor_ir.FoldOp, values: Values) -> list[Array]:
+    """Folds the run of each element of the result on its own."""
+    source, shape = values[op.source], shape_of(op.result)
+    first, last = (np.clip(values[end], 0, source.shape[op.axis]) for end in op.ends)
+    result = np.empty(shape, source.dtype)
+    for point in np.ndindex(*shape):
+        places = np.arange(first[point], last[point])
+        at = evaluate(op.map.data.results, [*(np.asarray(n) for n in point), places])
+        run = source[tuple(np.broadcast_to(e, places.shape) for e in at)]
+        (result[point],) = fold(op.monoid.data, (0,), [run])
+    return [result]
+
+
 FOLDS: dict[str, Callable[..., Array]] = {
     "add": np.add.reduce,
     "mul": np.multiply.reduce,
@@ -373,6 +386,7 @@ TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
     tensor_ir.ElementwiseOp: elementwise,
     tensor_ir.IndexMapOp: index_map,
     tensor_ir.GatherOp: gather,
+    tensor_ir.FoldOp: fold_runs,
     tensor_ir.ReduceOp: reduce,
     tensor_ir.ScanOp: scan,
     tensor_ir.SortOp: sort,

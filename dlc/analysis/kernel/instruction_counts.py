@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from xdsl.dialects import math, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, VectorType
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import sectors, wavefronts
@@ -264,8 +264,9 @@ class _Walk:
         self.counts = before
 
     def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
-        count = trip_count(op)
-        trips = 1 if count is None else count
+        count, about = trip_count(op), op.attributes.get("about")
+        likely = about.value.data if isinstance(about, IntegerAttr) else 1
+        trips = likely if count is None else count
         whole = "unroll" in op.attributes
         before = replace(self.counts)
         if not whole:

@@ -41,8 +41,10 @@ def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
     """
     The contraction that a reduce is, or None: two of its loads vary each along an axis that the
     other does not, and every other load varies along axes of one of the two. `along` is the
-    variance of the kernel.
+    variance of the kernel. One that ends where memory says is none: points have no ends in common.
     """
+    if reduce.about is not None:
+        return None
     own = set[SSAValue](reduce.axes)
     for op in reduce.body.walk():
         if isinstance(op, ReduceOpBase) and op is not reduce:

@@ -28,7 +28,16 @@ from dlc.analysis.loop.loops import share_folded, trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, scans_in
+from dlc.dialects.loop import (
+    ForOp,
+    KernelOp,
+    LoadOp,
+    ReduceOp,
+    ScanOp,
+    StoreOp,
+    has_ends_of_data,
+    scans_in,
+)
 from dlc.ir.bounds import least, most
 from dlc.ir.monoid import MONOIDS
 from dlc.ir.scalar_ops import SCALARS
@@ -118,7 +127,7 @@ def _steps(block: Block) -> tuple[int, bool]:
         if isinstance(block.parent_op(), KernelOp) and not scans_in(rows[0]):
             return _steps(rows[0].body.block)
     sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
-    if any(_serial(op.body.block) for op in sweeps):
+    if any(_serial(op.body.block) or has_ends_of_data(op) for op in sweeps):
         return _serial(block), True
     return sum(ceil(trip_count(op) / BLOCK_THREADS) * _waits(op) for op in sweeps), False
 

@@ -330,7 +330,8 @@ class _Binding:
                 self._group(op)
             elif isinstance(op, tile.ReduceOp):
                 op.operands = [self._values.get(lane, lane) for lane in op.lanes]
-                op.skips = UnitAttr() if can_skip(op, self._along) else op.skips
+                if op.about is None and can_skip(op, self._along):
+                    op.skips = UnitAttr()
             elif isinstance(op, tile.HoldOp):
                 op.operands = [self._values.get(axis, axis) for axis in op.across]
             elif isinstance(op, tile.CombineOp):

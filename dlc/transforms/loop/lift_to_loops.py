@@ -10,9 +10,11 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
     IndexType,
+    IntegerAttr,
     ModuleOp,
     TensorType,
     UnknownLoc,
+    i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -232,6 +234,8 @@ class _KernelBuilder:
             case tensor_ir.SortOp(axis=axis):
                 values = self._read_all(b, self.op.inputs, axes)
                 return self._along(b, loop.SortOp(values, axes[axis.value.data]))
+            case tensor_ir.FoldOp():
+                return [self._fold(b, self.op, axes)]
             case tensor_ir.GatherOp():
                 indices: list[SSAValue] = []
                 for tensor in self.op.indices:
@@ -285,6 +289,48 @@ class _KernelBuilder:
         for old, new in zip(op.results, reduce.results, strict=True):
             new.name_hint = old.name_hint
         return list(reduce.results)
+
+    def _fold(self, b: Builder, op: tensor_ir.FoldOp, axes: list[Expr]) -> SSAValue:
+        """A reduce over what one axis says the place of, up to a number of points."""
+        self._name_sizes(op.source)
+        extent = tensor_ir.shape_of(op.source)[op.axis]
+        most = self._number(b, extent)
+        none = b.insert(arith.ConstantOp(IntegerAttr(0, i64))).result
+        first, last = (self.read(b, end, axes, ()) for end in op.ends)
+        first, last = (
+            b.insert(arith.MinSIOp(b.insert(arith.MaxSIOp(end, none)).result, most)).result
+            for end in (first, last)
+        )
+        count = b.insert(arith.SubiOp(last, first)).result
+        count = b.insert(arith.MaxSIOp(count, none)).result
+        begin, points = (
+            b.insert(arith.IndexCastOp(value, IndexType())).result for value in (first, count)
+        )
+        begin.name_hint, points.name_hint = "first", "points"
+        body = new_body(1, _reduce_names(1))
+        inner = Builder(InsertPoint.at_end(body.block))
+        element = tensor_ir.element_of(op.result)
+        reduce = loop.ReduceOp(op.monoid.data, [extent], [element], body)
+        reduce.about = op.about
+        b.insert(reduce)
+        (axis,) = reduce.axes
+        left = [Expr.of(points) - Expr.of(axis) - 1]
+        subscripts = _compose(op.map.data.results, [*axes, Expr.of(begin) + Expr.of(axis)])
+        if isinstance(op.source.owner, DISSOLVED):
+            value = self.read(inner, op.source, subscripts, left)
+        else:
+            value = self._load(inner, op.source, subscripts, left, None, in_bounds=True)
+        inner.insert(loop.YieldOp([value], left))
+        reduce.results[0].name_hint = op.result.name_hint
+        return reduce.results[0]
+
+    def _number(self, b: Builder, extent: int) -> SSAValue:
+        """An extent as an `i64`. Errors of `size_expr`."""
+        if not isinstance(extent, Size):
+            return b.insert(arith.ConstantOp(IntegerAttr(extent, i64))).result
+        first = self.block.first_op
+        assert first is not None
+        return loop.size_as_number(b, extent, first, i64)
 
     def _read_all(
         self, b: Builder, tensors: Sequence[SSAValue], axes: Sequence[Expr]
@@ -428,6 +474,7 @@ def _base_name(op: Operation) -> str:
         return "sort"
     return {
         tensor_ir.GatherOp: "gather",
+        tensor_ir.FoldOp: "fold",
         tensor_ir.ConstantOp: "fill",
         tensor_ir.IotaOp: "iota",
         tensor_ir.IndexMapOp: "copy",

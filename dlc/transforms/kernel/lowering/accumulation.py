@@ -15,6 +15,7 @@ from dlc.dialects.axes import FRAGMENT, REGISTER, SERIAL
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
 from dlc.remarks import remark
+from dlc.transforms.kernel.lowering.loop_ends import loop_end
 from dlc.transforms.kernel.lowering.mma_lowering import MmaLowering
 from dlc.transforms.kernel.lowering.reduce_lowering import (
     ReduceLowering,
@@ -124,6 +125,7 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     else:
         nest.totals = nest.outer.totals
     products = _products(to, nest)
+    ends = loop_end(to, op)
     if products is not None:
         products.lower(to)
     elif op.lanes:
@@ -144,9 +146,12 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     kinds, extents = [op.kind(axis) for axis in walked], [op.extent(axis) for axis in walked]
     for axis in op.axes_of(FRAGMENT):
         op.body.block.erase_arg(axis)
-    loop = tile.ForOp(extents, op.detach_region(op.body), kinds)
-    loop.attributes.update(op.attributes)
-    loop.location = op.location
+    if ends is not None:
+        loop: tile.ForOp | scf.ForOp = ends.loop(to, op)
+    else:
+        loop = tile.ForOp(extents, op.detach_region(op.body), kinds)
+        loop.attributes.update(op.attributes)
+        loop.location = op.location
     if products is not None:
         Rewriter.insert_op(products.fence(), InsertPoint.before(op))
     if nest.outer is None and nest.added_to is None:
@@ -155,6 +160,7 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
         Rewriter.insert_op(loop, InsertPoint.before(op))
         Rewriter.erase_op(op)
     if products is not None:
+        assert isinstance(loop, tile.ForOp)
         products.finish(loop, nest.sharing)
 
 

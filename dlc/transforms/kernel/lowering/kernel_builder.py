@@ -115,14 +115,24 @@ class KernelBuilder:
 
     @contextmanager
     def loop_between(
-        self, bounds: tuple[SSAValue, SSAValue, SSAValue], name: str | None, *, unroll: bool
+        self,
+        bounds: tuple[SSAValue, SSAValue, SSAValue],
+        name: str | None,
+        *,
+        unroll: bool,
+        about: Attribute | None = None,
     ) -> Iterator[SSAValue]:
-        """Inserts a loop of which `bounds` are the first index, the end and the step."""
+        """
+        Inserts a loop of which `bounds` are the first index, the end and the step; `about` says
+        how many turns are likely.
+        """
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = name
         loop = scf.ForOp(*bounds, [], Region(block))
         if unroll:
             loop.attributes["unroll"] = UnitAttr()
+        if about is not None:
+            loop.attributes["about"] = about
         self.builder.insert(loop)
         with self.inside(block):
             yield block.args[0]

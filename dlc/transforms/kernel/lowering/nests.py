@@ -192,8 +192,9 @@ def _lower_control(to: RegisterLowering, op: scf.ForOp | scf.IfOp) -> None:
         return
     bounds = to.value(op.lb), to.value(op.ub), to.value(op.step)
     (index,) = op.body.block.args
-    unroll = "unroll" in op.attributes
-    with to.loop_between(bounds, index.name_hint, unroll=unroll) as to.scalars[index]:
+    unroll, about = "unroll" in op.attributes, op.attributes.get("about")
+    loop = to.loop_between(bounds, index.name_hint, unroll=unroll, about=about)
+    with loop as to.scalars[index]:
         _lower_ops(to, ops)
 
 

@@ -42,6 +42,7 @@ COMPUTED = (
     tensor_ir.ScanOp,
     tensor_ir.SortOp,
     tensor_ir.GatherOp,
+    tensor_ir.FoldOp,
 )
 
 

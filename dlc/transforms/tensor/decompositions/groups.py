@@ -1,30 +1,33 @@
 """
 Updates by the place that they hit: in the order of places, those of one stand side by side, and are
-found by binary search. So a place folds what hits it, and looks at nothing else.
+found by binary search. So a place walks over what hits it, and looks at nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import element_of, shape_of
-from dlc.ir.expr import Expr
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.tensor_ir import FoldOp
 from dlc.ir.sizes import Size
-from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims
-from dlc.transforms.tensor.decompositions.folds import combine, identity
+from dlc.transforms.tensor.decompositions.builder import Exprs, dim_map, dimension, dims
+from dlc.transforms.tensor.decompositions.folds import combine
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowering
 from dlc.transforms.tensor.decompositions.ordering import in_order
 from dlc.transforms.tensor.decompositions.scalar import Scalar
 from dlc.transforms.tensor.decompositions.searching_steps import searched
 
-SHIFT = 2
+SHIFT = 5
 FAN = 1 << SHIFT
 """The rows that one of the next level folds. A run of rows has fewer at each of its ends."""
+WALKED = 4 * FAN
+"""The rows of a run that is walked as it is."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,13 @@ class Groups:
     """Where the updates of a place begin in that order, [*lines, places], as i64."""
     last: SSAValue
     """Where they end, which is where they begin if there are none."""
+    about: int
+    """The updates that a place is likely to have."""
 
     def over(self, c: Lowering, subscripts: Exprs, shape: Sequence[int]) -> Groups:
         """First and last where a tensor of a shape has its places."""
         first, last = (c.move(v, subscripts, shape) for v in (self.first, self.last))
-        return Groups(self.order, first, last)
+        return Groups(self.order, first, last, self.about)
 
     def folded(
         self, c: Lowering, values: SSAValue, axis: int, rest: Exprs, monoid: str
@@ -57,7 +62,8 @@ class Groups:
         index = c.move(self.order, [*lines, update], shape)
         along.insert(axis, dimension(len(shape)))
         rows = gathered(c, values, [index], along, shape)
-        return folded_run(c, rows, axis, self.first, self.last, rest, monoid)
+        ends = self.first, self.last
+        return folded_run(c, rows, axis, ends, rest, monoid, self.about)
 
     def latest(self, c: Lowering, lines: Exprs) -> SSAValue:
         """The last update of each place, or -1."""
@@ -101,88 +107,55 @@ def grouped(c: Lowering, places: SSAValue, count: int) -> Groups:
     first, last = (
         c.move(ends, [*dims(rank), dimension(rank) + n], [*lines, count]) for n in (0, 1)
     )
-    return Groups(order, first, last)
+    about = ceil(c.likely(updates) / max(c.likely(count), 1))
+    return Groups(order, first, last, about)
 
 
 def folded_run(
     c: Lowering,
     rows: SSAValue,
     axis: int,
-    first: SSAValue,
-    last: SSAValue,
-    rest: Sequence[Expr],
+    ends: tuple[SSAValue, SSAValue],
+    rest: Exprs,
     monoid: str,
+    about: int,
 ) -> SSAValue:
     """
-    The fold of some rows side by side along `axis` for each element of `first` and `last`, which
-    say where they begin and end; `rest` are the other subscripts of `rows`.
+    The fold of some rows side by side along `axis` for each element of `ends`, which say where they
+    begin and end; `rest` are the other subscripts of `rows`. There are about so many for each.
 
-    Rows are folded by `FAN`, what that gives again, and so on: the ends of a run are folded at each
-    level and what is whole between them at the next, so that a long run takes few steps, too. How
-    many levels there are must be known: as many rows as a size are looked at one by one.
+    Short runs are walked. Of long ones, all rows are folded by `FAN` first: what is whole of these
+    in a run is folded in its turn, and rows are walked at its ends.
     """
-    shape = list(shape_of(first))
-    rank, element = len(shape), element_of(rows)
-    nothing = identity(monoid, element)
-    total: SSAValue | None = None
-    while (n := shape_of(rows)[axis]) != 0:
-        whole = isinstance(n, Size) or n <= 2 * FAN
-        square = [*shape, n if whole else 2 * (FAN - 1)]
+    rank, shape = len(shape_of(ends[0])), shape_of(ends[0])
+    subscripts = [*rest]
+    subscripts.insert(axis, dimension(rank))
+    map = dim_map(rank + 1, subscripts)
 
-        def row(a: Scalar, b: Scalar, j: Scalar, whole: bool = whole) -> Scalar:
-            """The number of a row at one of the ends, or -1."""
-            if whole:
-                return (a + j < b).select(a + j, -1)
-            end = _up(a).minimum(b)
-            begin = _down(b).maximum(end) - (FAN - 1)
-            at_begin = j < FAN - 1
-            at = at_begin.select(a, begin) + j
-            return (at < at_begin.select(end, b)).select(at, -1)
+    def walked(first: SSAValue, last: SSAValue, about: int) -> SSAValue:
+        return c.insert(FoldOp(monoid, rows, [first, last], map, about), "updates")
 
-        spread = [c.move(v, dims(rank), square) for v in (first, last)]
-        number = c.elementwise(row, *spread, c.iota(rank, square), shape=square, hint="row")
-        index = c.elementwise(lambda m: m.maximum(0), number, shape=square, hint="row")
-        subscripts = [*rest]
-        subscripts.insert(axis, dimension(rank + 1))
-        found = c.elementwise(
-            lambda m, x: (m < 0).select(nothing, x),
-            number,
-            gathered(c, rows, [index], subscripts, square),
-            shape=square,
-            hint="update",
-        )
-        part = c.reduce(monoid, [rank], found, hint="updates")
-        total = (
-            part
-            if total is None
-            else c.elementwise(
-                lambda x, y: combine(monoid, x, y), total, part, shape=shape, hint="updates"
-            )
-        )
-        if whole:
-            break
-        last = c.elementwise(
-            lambda a, b: (b >> SHIFT).maximum(_up(a) >> SHIFT),
-            first,
-            last,
-            shape=shape,
-            hint="last",
-        )
-        first = c.elementwise(lambda a: _up(a) >> SHIFT, first, shape=shape, hint="first")
-        extents = list(shape_of(rows))
-        extents[axis] = n // FAN
-        inside = dims(len(extents))
-        inside[axis] = inside[axis] * FAN + dimension(len(extents))
-        folded = c.move(rows, inside, [*extents, FAN])
-        rows = c.reduce(monoid, [len(extents)], folded, hint="rows")
-    return c.constant(nothing, shape, element) if total is None else total
+    n = shape_of(rows)[axis]
+    if isinstance(n, Size) or about <= WALKED or n < FAN:
+        return walked(*ends, max(1, about))
 
+    def computed(function: Callable[..., Scalar], *values: SSAValue, hint: str) -> SSAValue:
+        return c.elementwise(function, *values, shape=shape, hint=hint)
 
-def _up(number: Scalar) -> Scalar:
-    """The next multiple of `FAN`."""
-    return _down(number + (FAN - 1))
-
-
-def _down(number: Scalar) -> Scalar:
-    """The multiple of `FAN` before."""
-    return number >> SHIFT << SHIFT
+    first, last = ends
+    begin = computed(lambda a: (a + (FAN - 1)) >> SHIFT, first, hint="first")
+    end = computed(lambda a, b: (b >> SHIFT).maximum(a), begin, last, hint="last")
+    up = computed(lambda a, b: (a << SHIFT).minimum(b), begin, last, hint="first")
+    down = computed(lambda b: b << SHIFT, end, hint="last")
+    extents = list(shape_of(rows))
+    extents[axis] = n // FAN
+    inside = dims(len(extents))
+    inside[axis] = inside[axis] * FAN + dimension(len(extents))
+    of_fan = c.reduce(monoid, [len(extents)], c.move(rows, inside, [*extents, FAN]), hint="rows")
+    return computed(
+        lambda x, y, z: combine(monoid, combine(monoid, x, y), z),
+        walked(first, up, FAN // 2),
+        folded_run(c, of_fan, axis, (begin, end), rest, monoid, about // FAN),
+        walked(down, last, FAN // 2),
+        hint="updates",
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from math import nan, prod
+from math import ceil, nan, prod
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
@@ -345,7 +345,9 @@ def segment_reduce(c: Lowering) -> Lowered:
         for v, at in given
     )
     rest = [dimension(d) for d in range(rank) if d != axis]
-    folds = folded_run(c, value, axis, first, last, rest, FOLDS[how])
+    segments = max(c.likely(c.shape[axis]), 1)
+    about = ceil(c.likely(count) / segments)
+    folds = folded_run(c, value, axis, (first, last), rest, FOLDS[how], about)
     initial = c.optional_number("initial")
 
     def function(fold: Scalar, a: Scalar, b: Scalar) -> Scalar:
