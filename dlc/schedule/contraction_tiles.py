@@ -230,6 +230,7 @@ def _problem(
             counts[2] += count * min(apart / LINE, 1) if apart > 1 else 0
         return counts[0], counts[1], counts[2]
 
+    tensor = _tensor_product(reduce, found, tiled, along)
     row_fetched, row_edges, row_lines = fetched(row)
     column_fetched, column_edges, column_lines = fetched(column)
     return Problem(
@@ -264,13 +265,13 @@ def _problem(
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(op, v) for op, v in chunked.items() if v & {row, column}),
-        sums=len(reduce.results),
+        sums=len(reduce.results) - (tensor.sums_beside if tensor else 0),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=_own_work(reduce, along, found.rows, found.columns),
         column_work=_own_work(reduce, along, found.columns, found.rows),
         after=_work_after(outer, found, along),
-        tensor=_tensor_product(reduce, found, tiled, along),
+        tensor=tensor,
         padded=_is_transposed(column, chunked),
     )
 
@@ -441,7 +442,8 @@ def _tensor_product(
     product = replace(product, along_k=lies, boxes=boxes, stored_bytes=stored)
     in_parts = loop.PARTS in reduce.attributes
     product = replace(product, after=after, after_columns=after_columns)
-    return replace(product, loads_after=loaded, in_parts=in_parts)
+    beside_products = len(products.beside)
+    return replace(product, loads_after=loaded, in_parts=in_parts, sums_beside=beside_products)
 
 
 def _registers_after(*, loaded: bool) -> float:

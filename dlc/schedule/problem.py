@@ -38,6 +38,8 @@ class TensorProduct:
     """True if factors of f32 are laid out in parts, which tf32 is to multiply."""
     loads_after: bool = False
     """True if an element is loaded for each sum."""
+    sums_beside: int = 0
+    """The number of sums at each row, or each column, of which a block computes one once."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ ROW_WORDS = 8
 SPLIT_INSTRUCTIONS = 5
 """By which a lane takes an element of f32 apart: its leading bits, the rest, and 0 for both where
 it is infinite."""
+SUM_BYTES = 4
+ADDED_CLOCKS = 4
+"""Clocks of a point of a sum beside products, which a thread adds one after the other."""
 OTHER_REGISTERS = 48
 """Registers of a thread beside sums and factors: addresses, copies, the next factors."""
 
@@ -93,7 +96,8 @@ class WarpCandidate(Candidate):
     def _computed_bytes(self) -> int:
         p, t = self.problem, self.product
         rows, columns = p.row_factors * (t.row_work > 0), p.column_factors * (t.column_work > 0)
-        return self._points(rows, columns) * p.bytes_
+        sums = SUM_BYTES * max(self.block) * t.sums_beside
+        return self._points(rows, columns) * p.bytes_ + sums
 
     @cached
     def shared_bytes(self) -> int:
@@ -175,7 +179,8 @@ class WarpCandidate(Candidate):
         """What a warp does one after the other: it meets others, reads factors, multiplies them."""
         t = self.target
         steps = self.points / self.vector * (t.read_clocks + t.product_clocks)
-        return t.meeting_clocks + path_clocks(0, self._instructions, t) + steps
+        added = self.points * ADDED_CLOCKS if self.product.sums_beside else 0
+        return t.meeting_clocks + path_clocks(0, self._instructions, t) + steps + added
 
     @property
     def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
-from dlc.dialects.factor_types import as_stored, factor_type, product_of
+from dlc.dialects.factor_types import Product, as_stored, factor_type, product_of
 from dlc.dialects.mma_layouts import TYPES
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
@@ -32,6 +32,8 @@ class MmaProducts:
     """One of `dlc.dialects.mma_layouts.TYPES`."""
     rows: tuple[SSAValue, ...]
     columns: tuple[SSAValue, ...]
+    beside: tuple[SSAValue, ...] = ()
+    """What is summed beside products and varies along rows or columns alone: once for a block."""
 
     @property
     def computed(self) -> tuple[SSAValue, ...]:
@@ -47,15 +49,19 @@ def mma_products(
     The factors of a reduce that sums, for all points of K, products of a factor that varies along
     `row` and one that varies along `column`, all of one type; None for any other reduce. What is
     computed must be so of inputs at places that axes number one by one, so that a block can compute
-    it once; integers are none that a block computes.
+    it once; integers are none that a block computes. So must be what is summed beside products of
+    halves and varies along rows or columns alone.
     """
     if reduce.monoid_name.data != "add" or reduce.yielded.where:
         return None
     found: dict[SSAValue, dict[SSAValue, None]] = {row: {}, column: {}}
-    types = set[str]()
+    types, beside = set[str](), list[SSAValue]()
     for value in reduce.yielded.values:
         if (product := product_of(value)) is None:
             return None
+        if len(along[value] & {row, column}) == 1 and _is_product(reduce, product):
+            beside.append(value)
+            continue
         sides = set[SSAValue]()
         for operand in product.operands:
             axes = along[operand] & {row, column}
@@ -69,10 +75,17 @@ def mma_products(
             found[next(iter(axes))][factor] = None
         if len(sides) < 2:
             return None
-    if len(types) != 1 or not types <= TYPES.keys():
+    if len(types) != 1 or not types <= TYPES.keys() or (beside and not types <= {*HALVES}):
         return None
-    products = MmaProducts(next(iter(types)), tuple(found[row]), tuple(found[column]))
+    of_rows, of_columns = tuple(found[row]), tuple(found[column])
+    products = MmaProducts(next(iter(types)), of_rows, of_columns, tuple(beside))
     return None if products.computed and products.type in INT8 else products
+
+
+def _is_product(reduce: loop.ReduceOp, product: Product) -> bool:
+    """True for one of loads, which is 0 where nothing is loaded, that a block can compute once."""
+    loads = [as_stored(operand) for operand in product.operands]
+    return all(isinstance(v.owner, loop.LoadOp) and _is_factor(reduce, v) for v in loads)
 
 
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:

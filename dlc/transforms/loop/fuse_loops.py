@@ -50,9 +50,10 @@ class FuseLoopsPass(ModulePass):
     A decoder block becomes nine to eleven kernels: two norms; the products for queries, keys and
     values, rotated in their epilogues; attention in one, or in two where scores in memory are
     estimated to be faster; the output product with the residual; gate and up in one,
-    with activation and product; down with the residual. Norms stay apart, as several products read
-    them and a prologue would compute them in each column of tiles; those of one token become part
-    of what reads them (`tileify{repeat=true}`). `--explain` tells each estimate.
+    with activation and product; down with the residual. Norms of many rows stay apart, as several
+    products read them and a prologue would compute them in each column of tiles; those of one token
+    become part of what reads them (`tileify{repeat=true}`), and those of a few, whose squares are
+    summed beside the product (`join-cascades`). `--explain` tells each estimate.
 
     A result that others read, too, is merged into one reader alone, that with which it pays most
     among those that read each element at a point of its own and may stand first: there it is stored

@@ -14,6 +14,7 @@ from dlc.transforms.loop.fusion.apart import swept_apart
 from dlc.transforms.loop.fusion.cascades import join_cascades
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.moments import join_moments
+from dlc.transforms.loop.fusion.row_factors import join_row_factors
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class JoinCascadesPass(ModulePass):
     """
     Makes sums of w·e^(x − p), where p is computed of the largest x, and the reduce that finds it,
     one reduce (cascaded reductions; for softmax known as online softmax); and so sums of (x − p)²,
-    where p is computed of the sum of x (Welford's and Chan's updates of moments).
+    where p is computed of the sum of x (Welford's and Chan's updates of moments), and products
+    with what is computed of another sum, as those of a normalized row are.
 
     *Legal when* x is what the largest was found of, at the same points, and w, which may differ for
     each of several sums, does not depend on the largest. For any m, the sum of w·e^(x − p) is
@@ -77,6 +79,21 @@ class JoinCascadesPass(ModulePass):
     }
     ```
 
+    *And legal when* each value of a sum is linear in a factor that is computed of another sum over
+    the same points: Σ x·r·w is r · Σ x·w. What was rounded to bf16 with the factor, also by a cast,
+    is rounded without it, as the range is that of f32; a product that is rounded to f16 stays. So a
+    product of matrices is of the rows before their norm, and their norm is multiplied with sums.
+
+    ```
+    %s = loop.reduce add %k in 4096 -> f32 { … loop.yield %x · %x : f32 }
+    %p = loop.reduce add %k in 4096 -> f32 { … loop.yield (%x · %r) · %w : f32 }
+    ```
+    becomes, where `%r` is computed of `%s`,
+    ```
+    %s, %q = loop.reduce add %k in 4096 -> (f32, f32) { … loop.yield %x · %x, %x · %w : f32, f32 }
+    %p = arith.mulf %q, %r : f32
+    ```
+
     By default, `fuse-loops` does this, to the kernels for which the estimate says that it pays.
     """
 
@@ -85,8 +102,13 @@ class JoinCascadesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in op.walk():
             if isinstance(kernel, KernelOp):
-                for said in join_cascades(kernel) + join_moments(kernel):
+                for said in _joined(kernel):
                     remark(self.name, kernel.name_, said)
                 hoist(kernel)
                 for said in swept_apart(kernel):
                     remark(self.name, kernel.name_, said)
+
+
+def _joined(kernel: KernelOp) -> list[str]:
+    """Joins what can be; what was."""
+    return join_cascades(kernel) + join_moments(kernel) + join_row_factors(kernel)

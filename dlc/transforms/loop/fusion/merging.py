@@ -36,6 +36,7 @@ from dlc.transforms.loop.fusion.moments import MONOID as MOMENTS
 from dlc.transforms.loop.fusion.moments import has_moments, join_moments
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.repetition import least_folds
+from dlc.transforms.loop.fusion.row_factors import has_row_factors, join_row_factors
 from dlc.transforms.loop.fusion.splitting import split_reader
 from dlc.transforms.loop.fusion.window_folds import written_out
 
@@ -254,10 +255,10 @@ class Merges:
 
     def _in_fewer_sweeps(self, kernel: KernelOp) -> tuple[KernelOp, tuple[str, ...]]:
         """A kernel with its cascades joined if the estimate says that this pays, and what was."""
-        if not has_cascades(kernel) and not has_moments(kernel):
+        if not has_cascades(kernel) and not has_moments(kernel) and not has_row_factors(kernel):
             return kernel, ()
         other = kernel.clone()
-        said = join_cascades(other) + join_moments(other)
+        said = join_cascades(other) + join_moments(other) + join_row_factors(other)
         hoist(other)
         apart, joined = (estimate(k, self.target).seconds for k in (kernel, other))
         if joined >= apart:

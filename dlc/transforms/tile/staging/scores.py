@@ -70,8 +70,7 @@ def compute_row_sums(kernel: tile.KernelOp, left: int) -> list[str]:
     """
     notes: list[str] = []
     for sums in [op for op in kernel.launch.walk() if isinstance(op, tile.ReduceOp)]:
-        chunk = sums.parent_op()
-        if sums.monoid.together or not isinstance(chunk, tile.ReduceOp):
+        if sums.monoid.together:
             continue
         for number in _of_fewer_axes(kernel, sums):
             part = _part(sums, [number])

@@ -62,8 +62,7 @@ def compute(operand: ComputedOperand, points: Sequence[int] = ()) -> tile.LoadOp
     """
     value, old = operand.value, operand.value.owner
     assert isinstance(old, Operation)
-    reduce = old.parent_op()
-    assert isinstance(reduce, tile.ReduceOp)
+    around = old.parent_op()
     body = new_body(len(operand.sizes), "pqrstuvw")
     element = [Expr.of(a) for a in body.block.args]
 
@@ -83,7 +82,8 @@ def compute(operand: ComputedOperand, points: Sequence[int] = ()) -> tile.LoadOp
                 inner.set_index(at(inner.subscripts), at(inner.where))
         body.block.add_op(new)
         beyond += zero_unless(new.results[0])
-    where = [c for c in at(reduce.yielded.where) if c in beyond]
+    folded = around.yielded.where if isinstance(around, tile.ReduceOp) else []
+    where = [c for c in at(folded) if c in beyond]
     body.block.add_op(tile.YieldOp([copies[value]], where))
     held = None
     if operand.reduces:
