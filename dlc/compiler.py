@@ -81,6 +81,7 @@ class CompiledProgram(TellsOfMissing):
         dynamic_shapes: Any = None,
         overlap: bool = False,
         frozen: bool = False,
+        one_launch: bool = False,
     ) -> None:
         if graphed:
             check_capturing(backend)
@@ -94,6 +95,7 @@ class CompiledProgram(TellsOfMissing):
         self.plan = plan
         self.overlap = overlap
         self.frozen = frozen
+        self.one_launch = one_launch
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.target = get_target(target).name
@@ -218,7 +220,7 @@ class CompiledProgram(TellsOfMissing):
         """What a program that was imported is compiled in."""
         tuned = objectives_for(self.backend.name) if self.tuned else ()
         plan = None if self.plan is None else FusionPlan.of(self.plan)
-        set_target(module, self.target, self.precision)
+        set_target(module, self.target, self.precision, one_launch=self.one_launch)
         if self.frozen:
             freeze(module)
         return Stages(module, self.schedules, tuned=tuned, plan=plan, overlap=self.overlap)
@@ -302,6 +304,7 @@ class CompiledProgram(TellsOfMissing):
             self.dynamic_shapes,
             self.overlap,
             self.frozen,
+            self.one_launch,
         )
         new.imports, new.name = self.imports, self.name
         for variant in self.variants:
@@ -339,7 +342,7 @@ class CompiledProgram(TellsOfMissing):
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
         how = self.graphed, self.schedules, self.tuned, self.plan, self.asked, self.dynamic_shapes
-        return _again, (*given, *how, self.overlap, self.frozen)
+        return _again, (*given, *how, self.overlap, self.frozen, self.one_launch)
 
     @property
     def sizes(self) -> Sizes:
@@ -374,6 +377,7 @@ def compile(
     dynamic_shapes: Any = None,
     overlap: bool = False,
     freeze: bool = False,
+    one_launch: bool = False,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -410,6 +414,9 @@ def compile(
     With `overlap`, kernels begin before the ones ahead of them end, ask for weights meanwhile, and
     wait for what these write, where the chip can (sm_90 and later): the pass `overlap-launches`.
 
+    With `one_launch`, sums that blocks share end in their own launch, by a cluster or by the last
+    of these blocks, also where a second kernel that folds their parts is estimated to be faster.
+
     With `freeze` it is promised that parameters, buffers and tensors that the code reads are not
     written to after the first call, but for buffers that the program itself writes: what kernels
     compute of these alone, such as weights as blocks fetch them, is computed once and kept. What
@@ -434,6 +441,7 @@ def compile(
         error = TypeError(f"expected the name of a target, found an object of {type(target)}")
         raise with_hint(error, "arguments by name: dlc.compile(f, (x,), kwargs={'scale': s})")
     flags = {"graph": graph, "sync": sync, "tuned": tuned, "overlap": overlap, "freeze": freeze}
+    flags["one_launch"] = one_launch
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"expected True or False for {name}, found {value!r}")
@@ -441,7 +449,7 @@ def compile(
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)
     chip = target or default_target()
-    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap, freeze
+    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap, freeze, one_launch
     program = CompiledProgram(f, chip, where, *how)
     program.variant(tuple(args), kwargs).module("kernel")
     return program

@@ -56,6 +56,7 @@ def generate_and_report(options: argparse.Namespace) -> int:
             target=options.target,
             backend=options.backend,
             overlap=options.overlap,
+            one_launch=options.one_launch,
         )
     written = [Written(prompt, tokenizer) for prompt in prompts]
     alone = len(prompts) == 1

@@ -12,11 +12,11 @@ from dlc.diagnostics import TextError, did_you_mean, with_hint
 from dlc.dialects.frozen import FROZEN
 from dlc.dialects.main_function import attributes_of, attributes_of_results
 from dlc.ir.elements import ELEMENTS, find_element
-from dlc.target import PRECISION_ATTRIBUTE, TARGET_ATTRIBUTE, target_of
+from dlc.target import ONE_LAUNCH_ATTRIBUTE, PRECISION_ATTRIBUTE, TARGET_ATTRIBUTE, target_of
 
 PLUGINS = "dlc.plugins"
 """The attribute of a module that says of the steps of plug-ins which bring them."""
-OF_MODULES = (TARGET_ATTRIBUTE, PRECISION_ATTRIBUTE, PLUGINS, FROZEN)
+OF_MODULES = (TARGET_ATTRIBUTE, PRECISION_ATTRIBUTE, ONE_LAUNCH_ATTRIBUTE, PLUGINS, FROZEN)
 OF_ARGUMENTS = tuple(
     f"dlc.{name}" for name in ("name", "kind", "draws", "dtype", "strides", "align", "bounds")
 )

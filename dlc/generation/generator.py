@@ -58,7 +58,7 @@ class Generator:
     for a token of each row; lengths are data. A row ends at one of the tokens `ends` (default:
     those of the model's configuration). With `overlap` kernels begin before the ones ahead of them
     end, as those of `dlc.compile`: on an H200 a token of 1, 8 and 64 rows took 1.06, 1.03 and 1.15
-    times as long so.
+    times as long so. With `one_launch` no second kernel folds what blocks share, as there.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Generator:
         target: str | None = None,
         backend: BackendLike = None,
         overlap: bool = False,
+        one_launch: bool = False,
     ) -> None:
         self.times = Times()
         begin = time.perf_counter()
@@ -90,7 +91,7 @@ class Generator:
             self.graphed = device == place.device and has_graphs(place)
             given: dict[str, Any] = {
                 "target": target, "backend": place, "graph": self.graphed,
-                "overlap": overlap,
+                "overlap": overlap, "one_launch": one_launch,
             }  # fmt: skip
             self.start = torch.zeros((), dtype=torch.int64, device=device)
             self._read = compile(Chunk(self.rows, chunk), (self.start,), **given)
@@ -198,20 +199,22 @@ def generate(
     target: str | None = None,
     backend: BackendLike = None,
     overlap: bool = False,
+    one_launch: bool = False,
 ) -> list[list[int]]:
     """
     The tokens that follow each prompt, by a causal LM of transformers: the likeliest ones where
     `temperature` is 0, else drawn by seed and position (`Sampling`). `capacity` is the most tokens
     of a row, its prompt included: by default as many as are needed, rounded up to a power of two,
     so that few lengths are compiled for. With `overlap` kernels begin before the ones ahead of them
-    end, where the chip can. UsageError for prompts that do not fit.
+    end, where the chip can; with `one_launch` no second kernel folds what blocks share. UsageError
+    for prompts that do not fit.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p, seed)
     longest = max(map(len, prompts), default=0)
     room = sizes_for(longest, max_new_tokens, capacity, limit_of(model))
     generator = Generator(
         model, len(prompts), room.capacity, sampling=sampling, ends=ends, chunk=room.chunk,
-        target=target, backend=backend, overlap=overlap,
+        target=target, backend=backend, overlap=overlap, one_launch=one_launch,
     )  # fmt: skip
     return generator(prompts, max_new_tokens)
 

@@ -136,12 +136,13 @@ def kept_bytes(parts: Parts, threads: int, ending: Ending) -> int:
 def endings(count: int, target: Target) -> tuple[Ending, ...]:
     """
     The ways in which so many parts may end: in one launch as many as a thread adds without rounding
-    more than it has to.
+    more than it has to, and no other way where a target asks for that.
     """
     if not 1 < count <= LONG:
         return ("workspace",)
     clusters = count <= MAX_CLUSTER and target.has("cluster")
-    return ("workspace", "last", "cluster") if clusters else ("workspace", "last")
+    second: tuple[Ending, ...] = () if target.one_launch else ("workspace",)
+    return (*second, "last", "cluster") if clusters else (*second, "last")
 
 
 def ending_seconds(parts: Parts, target: Target, ending: Ending, resident: int = 1) -> float:

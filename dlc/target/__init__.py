@@ -39,6 +39,7 @@ from dlc.target.limits import (
 )
 from dlc.target.of_module import (
     DEFAULT_TARGET,
+    ONE_LAUNCH_ATTRIBUTE,
     PRECISION_ATTRIBUTE,
     TARGET_ATTRIBUTE,
     precision_of,
@@ -66,6 +67,7 @@ __all__ = [
     "MIB",
     "MOST_SET_REGISTERS",
     "OLDEST_CAPABILITY",
+    "ONE_LAUNCH_ATTRIBUTE",
     "PARAMETER_ALIGNMENT",
     "PRECISION_ATTRIBUTE",
     "REGISTER_STEP",

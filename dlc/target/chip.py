@@ -195,6 +195,9 @@ class Target:
     precision: Precision = "f32"
     """What products of f32 may be computed in beside f32. Not of the chip: of who compiles for
     it."""
+    one_launch: bool = False
+    """True if sums that blocks share end in their own launch though a second kernel that folds
+    their parts may be faster. Of who compiles for the chip, too."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"sm_\d+", self.name):
@@ -245,8 +248,10 @@ class Target:
 
     @property
     def label(self) -> str:
-        """What schedules are told apart by: the name, and the precision if it is not f32."""
-        return self.name if self.precision == "f32" else f"{self.name} {self.precision}"
+        """What schedules are told apart by: the name, the precision if it is not f32, and that sums
+        end in one launch if they do."""
+        precision = "" if self.precision == "f32" else f" {self.precision}"
+        return f"{self.name}{precision}{' in one launch' if self.one_launch else ''}"
 
     def mma_rate(self, kind: ProductKind) -> float:
         """Multiply-adds that the tensor cores of an SM do in a clock by `mma`."""

@@ -1,4 +1,4 @@
-"""For which chip, and in which precision, a module says that it is compiled."""
+"""For which chip, in which precision and in which launches a module says that it is compiled."""
 
 from __future__ import annotations
 
@@ -17,32 +17,44 @@ if TYPE_CHECKING:
 DEFAULT_TARGET = "sm_90"
 TARGET_ATTRIBUTE = "dlc.target"
 PRECISION_ATTRIBUTE = "dlc.precision"
+ONE_LAUNCH_ATTRIBUTE = "dlc.one_launch"
 
 
-def set_target(module: ModuleOp, target: str, precision: str = "f32") -> None:
+def set_target(
+    module: ModuleOp, target: str, precision: str = "f32", *, one_launch: bool | None = None
+) -> None:
     """
-    Schedules of `module` are to be made for `target`, with products of f32 in `precision`;
+    Schedules of `module` are to be made for `target`, with products of f32 in `precision`, and with
+    sums that end in one launch or however is fastest, as it says already if None is asked for;
     ValueError if there is none such.
     """
-    from xdsl.dialects.builtin import StringAttr
+    from xdsl.dialects.builtin import StringAttr, UnitAttr
 
     module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
     module.attributes.pop(PRECISION_ATTRIBUTE, None)
     if get_precision(precision) != "f32":
         module.attributes[PRECISION_ATTRIBUTE] = StringAttr(precision)
+    if one_launch is False:
+        module.attributes.pop(ONE_LAUNCH_ATTRIBUTE, None)
+    elif one_launch:
+        module.attributes[ONE_LAUNCH_ATTRIBUTE] = UnitAttr()
 
 
 def target_of(module: ModuleOp) -> Target:
     """
-    The target of a module's attribute `dlc.target`, by default sm_90, and the precision of its
-    attribute `dlc.precision`, by default f32. ValueError if there is none such.
+    The target of a module's attribute `dlc.target`, by default sm_90, the precision of its
+    attribute `dlc.precision`, by default f32, and whether sums end in one launch, which its
+    attribute `dlc.one_launch` asks for. ValueError if there is none such.
     """
-    return _asked(get_target(stated_target(module) or DEFAULT_TARGET), precision_of(module))
+    chip = get_target(stated_target(module) or DEFAULT_TARGET)
+    return _asked(chip, precision_of(module), ONE_LAUNCH_ATTRIBUTE in module.attributes)
 
 
 @lru_cache
-def _asked(target: Target, precision: Precision) -> Target:
-    return target if precision == target.precision else replace(target, precision=precision)
+def _asked(target: Target, precision: Precision, one_launch: bool) -> Target:
+    if (precision, one_launch) == (target.precision, target.one_launch):
+        return target
+    return replace(target, precision=precision, one_launch=one_launch)
 
 
 def stated_target(module: Operation) -> str | None:
