@@ -178,3 +178,13 @@ def test_a_norm_of_few_rows_is_part_of_the_product_that_reads_it() -> None:
     many = loops(gated, (128, 2048), *shapes, type=torch.bfloat16)
     run(many, "fuse-loops")
     assert len(kernels(many)) == 2
+
+
+def test_a_plan_has_a_norm_of_many_rows_in_the_product_that_reads_it() -> None:
+    inputs = given(64, 256, 128, torch.bfloat16)
+    shapes = [tuple(x.shape) for x in inputs]
+    names = [kernel.name_ for kernel in kernels(loops(gated, *shapes, type=torch.bfloat16))]
+    program = dlc.compile(gated, inputs, "sm_90", "host", plan="+".join(names))
+    assert len(program.kernels) == 1
+    judged = compare(program(*inputs), gated(*(x.double() for x in inputs)), gated(*inputs), 256)
+    assert judged.ok, judged
