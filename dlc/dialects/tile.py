@@ -99,7 +99,7 @@ from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.dialects.tile_combine import CombineOp
 from dlc.dialects.tile_stores import AtomicAddOp, StoreOp
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.ir.variance import variance
 
 
@@ -314,8 +314,9 @@ class ReduceOp(ReduceOpBase):
         verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
         if self.apart is not None and self.split is not None:
             raise VerifyException("expected sums that are not `split` for what is `apart`")
-        if self.rising is not None and self.monoid_name.data != EXPSUM:
-            raise VerifyException(f"expected a rising {EXPSUM}, found {self.monoid_name.data}")
+        if self.rising is not None and self.monoid_name.data not in POWERS:
+            names = " or ".join(POWERS)
+            raise VerifyException(f"expected a rising {names}, found {self.monoid_name.data}")
         if self.pending is None:
             return
         if self.has_own_sums:

@@ -7,7 +7,12 @@ from xdsl.ir import SSAValue
 from xdsl.traits import ConstantLike
 
 
+def number_of(value: SSAValue | None) -> float | None:
+    """The float that a value is, or None if it is no constant."""
+    constant = None if value is None else ConstantLike.get_constant_value(value)
+    return constant.value.data if isinstance(constant, FloatAttr) else None
+
+
 def is_number(value: SSAValue | None, number: float) -> bool:
     """True if a value is the constant float `number`; 0 is -0, too."""
-    constant = None if value is None else ConstantLike.get_constant_value(value)
-    return isinstance(constant, FloatAttr) and constant.value.data == number
+    return number_of(value) == number

@@ -5,8 +5,9 @@ Each has an identity and a combine, given for the element types that it is folde
 facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
 fold. Those of `argmax`, `argmin` and the like belong together: (value, index); and those of
 `expsum`: (m, a, b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no
-power overflows; and those of `moments`: (n, m, q, a, …) are a number of points, their mean, the sum
-of the squares of their distances from it, and sums of anything else.
+power overflows, and those of `exp2sum` for a·2^m, …; and those of `moments`: (n, m, q, a, …) are a
+number of points, their mean, the sum of the squares of their distances from it, and sums of
+anything else.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from dlc.ir.math_operations import operation
 Values = Sequence[SSAValue]
 EXPSUM = "expsum"
 """The name of the monoid of sums of powers of e."""
+EXP2SUM = "exp2sum"
+"""That of sums of powers of 2."""
+POWERS = {EXPSUM: "math.exp_below", EXP2SUM: "math.exp2_below"}
+"""The operation for the powers that a monoid sums."""
 _INF = float("inf")
 
 
@@ -148,30 +153,30 @@ def _arg(name: str, identity: float, better: str, *, last: bool = False) -> Mono
     )
 
 
-def below(b: Builder, x: SSAValue) -> SSAValue:
+def below(b: Builder, x: SSAValue, monoid: str = EXPSUM) -> SSAValue:
     """
-    e^x, at most 1, as a term or a factor of sums of which 1 is one: an error of 2^-24 is one of
-    rounding them.
+    e^x or 2^x, at most 1, as a term or a factor of sums of which 1 is one: an error of 2^-24 is one
+    of rounding them.
     """
-    return b.insert(
-        operation("math.exp_below").create(operands=[x], result_types=[x.type])
-    ).results[0]
+    return b.insert(operation(POWERS[monoid]).create(operands=[x], result_types=[x.type])).results[
+        0
+    ]
 
 
-def kept(b: Builder, m: SSAValue, n: SSAValue) -> SSAValue:
+def kept(b: Builder, m: SSAValue, n: SSAValue, monoid: str) -> SSAValue:
     """
-    What sums relative to m are multiplied with, to be relative to an n >= m: e^(m − n), and 1 where
-    both are equal, infinite or not; NaN if n is.
+    What sums relative to m are multiplied with, to be relative to an n >= m: e^(m − n), or that
+    power of 2, and 1 where both are equal, infinite or not; NaN if n is.
     """
     zero = b.insert(arith.ConstantOp(_constant(0, m.type))).result
     equal = b.insert(arith.CmpfOp(m, n, "oeq")).result
     distance = b.insert(arith.SubfOp(m, n)).result
-    return below(b, b.insert(arith.SelectOp(equal, zero, distance)).result)
+    return below(b, b.insert(arith.SelectOp(equal, zero, distance)).result, monoid)
 
 
-def _expsum() -> Monoid:
+def _expsum(name: str) -> Monoid:
     """
-    (m, a, …): sums of a·e^x over exponents x, relative to the largest of them, which is m.
+    (m, a, …): sums of a·e^x, or a·2^x, over exponents x, relative to the largest of them, m.
 
     Of two elements the one of the lesser m is multiplied by e^(its m − the other), at most 1, and
     by 1 where both are equal, infinite or not. NaN makes all values NaN.
@@ -184,7 +189,7 @@ def _expsum() -> Monoid:
         larger = b.insert(arith.CmpfOp(m, n, "oge")).result
         apart = b.insert(math.AbsFOp(b.insert(arith.SubfOp(m, n)).result)).result
         distance = b.insert(arith.SelectOp(equal, zero, apart)).result
-        factor = below(b, b.insert(arith.NegfOp(distance)).result)
+        factor = below(b, b.insert(arith.NegfOp(distance)).result, name)
         left = b.insert(arith.SelectOp(larger, one, factor)).result
         right = b.insert(arith.SelectOp(larger, factor, one)).result
 
@@ -198,7 +203,7 @@ def _expsum() -> Monoid:
     def identity(types: Sequence[Attribute]) -> list[Attribute]:
         return [_constant(0 if n else -_INF, type) for n, type in enumerate(types)]
 
-    return Monoid(EXPSUM, identity, combine, together=True, adds=True)
+    return Monoid(name, identity, combine, together=True, adds=True)
 
 
 def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
@@ -252,7 +257,7 @@ MONOIDS: dict[str, Monoid] = {
         _elementwise("or", 0, None, arith.OrIOp, idempotent=True),
         _arg("argmax", -_INF, "gt"),
         _arg("argmin", _INF, "lt"),
-        _expsum(),
+        *map(_expsum, POWERS),
         Monoid(
             "moments",
             lambda types: [_constant(0, t) for t in types],

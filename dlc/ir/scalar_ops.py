@@ -106,6 +106,7 @@ ROWS: dict[str, ScalarOp] = {
     "math.gcd": ScalarOp("gcd", helper="gcd", cost=200),
     "math.ipowi": ScalarOp("power_of_integers", helper="ipowi", cost=200),
     "math.exp_below": ScalarOp("exp", helper="exp_below", cost=2, in_f64=True, unary=True),
+    "math.exp2_below": ScalarOp("exp2", helper="exp2_below", cost=1, in_f64=True, unary=True),
     "math.philox": ScalarOp("philox", helper="philox", cost=120),
     **{
         f"math.{name}": ScalarOp(name, helper=name, cost=2000, in_f64=True)

@@ -14,9 +14,11 @@ from dlc.schedule.cascade_tiles import PADDING, CascadeCandidate
 from dlc.schedule.endings import folding_registers
 from dlc.target import LINE_BYTES, WARP, WIDEST_ACCESS
 
-SCORE = 7
-"""Instructions of a thread for a score: it is scaled, masked, the largest found, its power, three,
-and the sum of these."""
+SCORE = 6
+"""Instructions of a thread for a score: it is scaled, masked, the largest found, a difference and
+its power of 2, and the sum of these."""
+ADDED = 1
+"""More where something loaded is added, so that a score is no product: e^x is a power of 2 then."""
 EXCHANGED = 2
 """Instructions by which a thread folds with another what it has of a row: a shuffle first."""
 PARTED = 4
@@ -95,7 +97,7 @@ class HeldCascade(CascadeCandidate):
         stored = self.scores / self.run
         loaded = self.scores * self.once_bytes / WIDEST_ACCESS
         beside = stored + loaded + EXCHANGED * self.exchanges + prod(self.thread)
-        return self.scores * SCORE + beside
+        return self.scores * (SCORE + ADDED * (self.problem.score_bytes > 0)) + beside
 
     @property
     def folding_wavefronts(self) -> float:

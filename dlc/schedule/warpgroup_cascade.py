@@ -19,7 +19,7 @@ from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.cascade_problem import CascadeProblem
 from dlc.schedule.cascade_tiles import FACTOR
-from dlc.schedule.warp_cascade import HALF, SCORE, SPECIAL, K, WarpCascade
+from dlc.schedule.warp_cascade import HALF, SPECIAL, K, WarpCascade
 from dlc.schedule.warpgroup_candidate import COPIED_REGISTERS, REQUEST, ROWS
 from dlc.target import BANK_BYTES, BANKS, MAX_THREADS, WARPGROUP, Target
 
@@ -169,7 +169,7 @@ class WarpgroupCascade(WarpCascade):
         p, t, (rows, columns) = self.problem, self.target, self.thread
         products, scores = rows * self.chunk * (p.width + columns), rows * self.chunk / WARPGROUP
         requests = rows // ROWS * (p.width + self.chunk) / K
-        beside = CHUNK_INSTRUCTIONS + scores * SCORE + rows * columns / WARPGROUP
+        beside = CHUNK_INSTRUCTIONS + scores * self.score_instructions + rows * columns / WARPGROUP
         beside += requests * REQUEST + FACTOR * rows / ROWS
         beside += scores / PAIR if self.once_bytes else 0
         if not self.producer:

@@ -332,7 +332,7 @@ def test_chunks_of_which_all_is_masked_are_skipped() -> None:
     assert "chunk-matmul-k" in kernel.schedule
     assert "last=2 waves=4 lanes=2" in kernel.schedule
     assert "held=true" in kernel.schedule
-    assert "tile.reduce expsum rising serial(%ko in 8)" in compiled.ir("tile")
+    assert "tile.reduce exp2sum rising serial(%ko in 8)" in compiled.ir("tile")
     assert "where (%brow * 32 - %ko * 64 >= -31)" in compiled.ir("tile")
 
 

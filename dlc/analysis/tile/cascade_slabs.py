@@ -18,7 +18,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
 from dlc.dialects.mma_layouts import MmaAttr, of_columns
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.ir.variance import Variance
 
 KEYS = 16
@@ -50,7 +50,7 @@ def factors_of_cascades(launch: tile.LaunchOp) -> dict[tile.ComputeOp, Attribute
         chunk = reduce.parent_op()
         if not isinstance(reduce, tile.ReduceOp) or not isinstance(chunk, tile.ReduceOp):
             continue
-        if chunk.monoid_name.data != EXPSUM:
+        if chunk.monoid_name.data not in POWERS:
             continue
         for value in reduce.yielded.values:
             if isinstance(value.owner, arith.MulfOp):

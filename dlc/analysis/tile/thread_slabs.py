@@ -17,7 +17,7 @@ from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.target import WIDEST_ACCESS
 
 
@@ -101,7 +101,7 @@ def _of_rows(launch: tile.LaunchOp) -> list[tile.ComputeOp]:
     """
     found: list[tile.ComputeOp] = []
     for chunk in launch.walk():
-        if not isinstance(chunk, ReduceOpBase) or chunk.monoid_name.data != EXPSUM:
+        if not isinstance(chunk, ReduceOpBase) or chunk.monoid_name.data not in POWERS:
             continue
         for value in chunk.yielded.values:
             slab = value.owner.ref.owner if isinstance(value.owner, tile.LoadOp) else None

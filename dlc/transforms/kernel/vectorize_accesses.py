@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
     MemRefType,
     ModuleOp,
     UnitAttr,
     VectorType,
+    f32,
 )
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -29,6 +32,8 @@ from dlc.target import WIDEST_ACCESS
 
 _BYTES = (WIDEST_ACCESS, 8, 4)
 """The sizes of one access in bytes, best first."""
+PAIR = 2
+"""Elements that one instruction rounds to halves."""
 
 
 class Decline(Exception):
@@ -56,6 +61,11 @@ class VectorizeAccessesPass(ModulePass):
     %e = kernel.load %x[%t * 4] : memref<1024xf32> -> vector<4xf32>
     kernel.store %e, %a[0] : memref<4xf32, #kernel.local>, vector<4xf32>
     ```
+    Elements of f32 that are rounded to halves on the way are so two at a time: one instruction has
+    both, and they are in one register.
+    ```
+    %p = arith.truncf %e : vector<2xf32> to vector<2xbf16>
+    ```
     """
 
     name = "vectorize-accesses"
@@ -74,13 +84,14 @@ class VectorizeAccessesPass(ModulePass):
 
 @dataclass(frozen=True)
 class _Copy:
-    """A loop that loads an element and stores it elsewhere."""
+    """A loop that loads an element and stores it elsewhere, as it is or rounded to a half."""
 
     func: kernel.FuncOp
     loop: scf.ForOp
     load: kernel.LoadOp
     store: kernel.StoreOp
     trips: int
+    rounded: bool = False
 
     @staticmethod
     def of(loop: Operation, func: kernel.FuncOp) -> _Copy | None:
@@ -92,11 +103,19 @@ class _Copy:
             return None
         match list(loop.body.block.ops):
             case [kernel.LoadOp() as load, kernel.StoreOp() as store, scf.YieldOp()]:
-                if store.value is load.result and load.result.has_one_use():
-                    return _Copy(func, loop, load, store, trips)
+                value, rounded = load.result, False
+            case [
+                kernel.LoadOp() as load,
+                arith.TruncFOp() as half,
+                kernel.StoreOp() as store,
+                scf.YieldOp(),
+            ] if _rounds(load, half):
+                value, rounded = half.result, True
             case _:
-                pass
-        return None
+                return None
+        if store.value is not value or not load.result.has_one_use():
+            return None
+        return _Copy(func, loop, load, store, trips, rounded)
 
     def __str__(self) -> str:
         names = [ref.name_hint or "a buffer" for ref in (self.load.ref, self.store.ref)]
@@ -108,7 +127,7 @@ class _Copy:
         if self.load.ref is self.store.ref:
             raise Decline("it copies within one buffer")
         reasons: list[Decline] = []
-        for width in [n // size for n in _BYTES if n >= 2 * size]:
+        for width in [PAIR] if self.rounded else [n // size for n in _BYTES if n >= 2 * size]:
             try:
                 self._vectorize_by(width)
             except Decline as reason:
@@ -133,12 +152,17 @@ class _Copy:
         load = kernel.LoadOp(self.load.ref, source, loaded_where, default, vector)
         load.location = self.load.location
         load.result.name_hint = self.load.result.name_hint
-        store = kernel.StoreOp(load.result, self.store.ref, target, stored_where)
+        ops, value = [load], load.result
+        if self.rounded:
+            half = arith.TruncFOp(value, VectorType(self.store.value.type, [width]))
+            half.result.name_hint, half.location = self.store.value.name_hint, self.store.location
+            ops, value = [load, half], half.result
+        store = kernel.StoreOp(value, self.store.ref, target, stored_where)
         store.location = self.store.location
         if strips is None:
-            Rewriter.insert_op((load, store), InsertPoint.before(self.loop))
+            Rewriter.insert_op((*ops, store), InsertPoint.before(self.loop))
         else:
-            strips.body.block.add_ops((load, store, scf.YieldOp()))
+            strips.body.block.add_ops((*ops, store, scf.YieldOp()))
             bounds = dict.fromkeys(v.owner for v in (strips.lb, strips.ub, strips.step))
             constants = [op for op in bounds if isinstance(op, Operation)]
             Rewriter.insert_op((*constants, strips), InsertPoint.before(self.loop))
@@ -174,6 +198,12 @@ class _Copy:
         if isinstance(ref, BlockArgument):
             return self.func.alignment(ref)
         return WIDEST_ACCESS  # shared and local arrays are printed so
+
+
+def _rounds(load: kernel.LoadOp, half: arith.TruncFOp) -> bool:
+    """True if an element of f32 is rounded to a half."""
+    halves = isinstance(half.result.type, Float16Type | BFloat16Type)
+    return half.input is load.result and load.result.type == f32 and halves
 
 
 def _at_first(expr: Expr, lane: BlockArgument) -> Expr:

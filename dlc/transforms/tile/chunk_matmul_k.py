@@ -23,6 +23,7 @@ from dlc.transforms.axes.nest import chunk
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_options import divisors
 from dlc.transforms.step_space import Domain, Situation, Value, powers
+from dlc.transforms.tile.splitting.base_two import take_base_two
 from dlc.transforms.tile.splitting.largest_first import find_largest_first
 
 
@@ -65,6 +66,8 @@ class ChunkMatmulKPass(SchedulingPass):
       tile.yield %largest, %sum : f32, f32
     }
     ```
+    Where an exponent in f32 is a product with a number, as scaled scores are, it is one of powers
+    of 2, `exp2sum`, with another number: e^x is computed as a power of 2, for a product more.
     """
 
     name = "chunk-matmul-k"
@@ -124,6 +127,7 @@ class ChunkMatmulKPass(SchedulingPass):
     def _cascades(self, reduces: Sequence[tile.ReduceOp]) -> str:
         """Folds sums of powers chunk by chunk, the largest exponent of a chunk first."""
         assert self.bk is not None
+        binary = [take_base_two(reduce) for reduce in reduces]
         for reduce in reduces:
             name = reduce.axes[-1].name_hint or "k"
             chunk(reduce, reduce.axes[-1], self._chunk(reduce), (f"{name}o", f"{name}i"))
@@ -132,7 +136,8 @@ class ChunkMatmulKPass(SchedulingPass):
             for op in (*inner, *scores):
                 if op.extent(op.axes[-1]) % self.vector == 0 and self.vector > 1:
                     _vectorize(op, self.vector)
-        return f"keys in chunks of {self.bk}, of which the largest is found first"
+        note = f"keys in chunks of {self.bk}, of which the largest is found first"
+        return f"{note}; powers of 2, which cost a product less" if any(binary) else note
 
 
 def _cascades_of(launch: tile.LaunchOp) -> list[tile.ReduceOp]:

@@ -26,7 +26,7 @@ from dlc.dialects.mma_layouts import (
     MmaAttr,
 )
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
 from dlc.target import target_of
@@ -353,7 +353,7 @@ def _parts(s: Situation) -> tuple[int, ...]:
 def _held(s: Situation) -> tuple[Value, ...]:
     """Both where threads fold a cascade whose slabs they have computed."""
     ops = [*s.kernel.launch.walk()]
-    cascades = any(isinstance(o, tile.ReduceOp) and o.monoid_name.data == EXPSUM for o in ops)
+    cascades = any(isinstance(o, tile.ReduceOp) and o.monoid_name.data in POWERS for o in ops)
     computed = any(isinstance(o, tile.ComputeOp) for o in ops)
     return (False, True) if cascades and computed and not s.given["mma"] else (False,)
 

@@ -13,7 +13,7 @@ from dlc.analysis.tile.operands import computed_operands
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.ir.elements import ELEMENTS
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
@@ -195,5 +195,5 @@ def _types(s: Situation) -> tuple[Value, ...]:
 def _points(s: Situation) -> tuple[Value, ...]:
     """Some points at once of slabs of sums, where there are any."""
     reduces = [op for op in s.kernel.launch.walk() if isinstance(op, tile.ReduceOp)]
-    cascades = any(reduce.monoid_name.data == EXPSUM for reduce in reduces)
+    cascades = any(reduce.monoid_name.data in POWERS for reduce in reduces)
     return ((), (4, 4), (4, 8), (8, 8)) if s.given["compute"] and cascades else ((),)

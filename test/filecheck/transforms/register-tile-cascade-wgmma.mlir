@@ -9,15 +9,15 @@
 // What is staged once is swizzled, too.
 // CHECK-NEXT: %q_smem = tile.stage %q[0, 0] [128, 64] : {{.*}} -> memref<128x64xbf16, #kernel.swizzle<128>, #tile.shared>
 // CHECK-NEXT: %k_ring = tile.ring tma %k(%n in 4)[%n * 32, 0] [32, 64] {producer}
-// CHECK: tile.reduce expsum rising serial(%ko in 4) -> (f32, f32, f32) {
+// CHECK: tile.reduce exp2sum rising serial(%ko in 4) -> (f32, f32, f32) {
 // CHECK: %scores = tile.hold across(%member) register(%half_1 in 2, %rkey in 4, %pair_1 in 2) {
 // CHECK-NEXT: tile.reduce add by <m64n32k16, bf16>(%quarter, %group, %member, %half_1, %pair_1) serial(%d in 4) fragment(%dv in 16) -> f32 {
 // CHECK-NEXT: %a = tile.load %q_smem[%trow * 64 + %half_1 * 8 + %quarter * 16 + %group, %d * 16 + %dv]
 // CHECK-NEXT: %b = tile.load %k_smem[%rkey * 8 + %member * 2 + %pair_1, %d * 16 + %dv]
-// CHECK: %power = tile.hold across(%member)
+// CHECK: %power_factor = tile.hold across(%member)
 // CHECK: } : memref<2x32xbf16, #tile.held>
 // CHECK: %out_part = tile.reduce add by <m64n64k16, bf16>(%quarter, %group, %member, %half, %pair) serial(%ki in 2) fragment(%kv in 16) -> f32 {
-// CHECK: tile.load %power[%half, %ki * 16 + %kv]
+// CHECK: tile.load %power_factor[%half, %ki * 16 + %kv]
 
 // All threads copy what is staged; then the producer parts from the others.
 // KERNEL: kernel.store %{{.*}}, %q_smem

@@ -2,12 +2,15 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=64 vector=16},blockify-launch{block=64,64 thread=4,1},stage-inputs{budget=99000 compute=true},register-tile{extents=16,64 mma=m16n8k16},bind-axes,lower-stages,lower-reduces,lower-registers' | filecheck %s --check-prefix=KERNEL
 
 // Attention of bf16: the lanes of a warp hold the scores of its rows as sums of products, the
-// largest of each row, and the powers, which are rounded as a factor of products with v.
-// CHECK: tile.reduce expsum rising serial(%ko in 2) -> (f32, f32, f32) {
+// largest of each row, and the powers, which are rounded as a factor of products with v. These are
+// powers of 2, as the number that scores are scaled with is divided by ln 2.
+// CHECK: tile.reduce exp2sum rising serial(%ko in 2) -> (f32, f32, f32) {
 // CHECK: %scores = tile.hold across(%member) register(%half_1 in 2, %rkey in 8, %pair_1 in 2) {
 // CHECK-NEXT: tile.reduce add by <m16n8k16, bf16>(%group, %member, %half_1, %pair_1) serial(%d in 4) fragment(%dv in 16) -> f32 {
 // CHECK-NEXT: %a = tile.load %q_smem[%trow * 16 + %half_1 * 8 + %group, %d * 16 + %dv]
 // CHECK-NEXT: %b = tile.load %k_smem[%rkey * 8 + %member * 2 + %pair_1, %d * 16 + %dv]
+// CHECK: %[[SCALE:.*]] = arith.constant 0.180336878 : f32
+// CHECK-NEXT: arith.mulf %dot, %[[SCALE]] : f32
 // Beyond the last key a score is -inf, its power 0, and v is.
 // CHECK: tile.select %{{.*}} where (%ko * 64 + %rkey * 8 + %member * 2 + %pair_1 < 100) else
 // CHECK-NEXT: tile.yield
@@ -22,27 +25,31 @@
 // CHECK-NEXT: tile.yield %[[ALL]] : f32
 // CHECK-NEXT: } : memref<2xf32, #tile.held>
 // CHECK-NEXT: %power = tile.hold across(%member)
-// CHECK: math.exp
+// CHECK: math.exp2_below
+// CHECK: } : memref<2x64xf32, #tile.held>
+// CHECK-NEXT: %power_factor = tile.hold across(%member)
+// CHECK-NEXT: tile.load %power[
 // CHECK-NEXT: arith.truncf %{{.*}} : f32 to bf16
 // CHECK-NEXT: tile.yield %{{.*}} : bf16
 // CHECK-NEXT: } : memref<2x64xbf16, #tile.held>
 // CHECK-NEXT: %sum_part = tile.hold register
-// CHECK-NEXT: tile.reduce add register(%rkey_3 in 8, %pair_4 in 2)
+// CHECK-NEXT: tile.reduce add register(%rkey_4 in 8, %pair_5 in 2)
+// CHECK-NEXT: tile.load %power[
 // CHECK: tile.yield %{{[^ ]*}} : f32
 // CHECK: %out_part = tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair) serial(%ki in 4) fragment(%kv in 16) -> f32 {
 // CHECK: tile.load %v_smem[%ki * 16 + %kv, %rc * 8 + %member * 2 + %pair]
-// CHECK: tile.load %power[%half, %ki * 16 + %kv]
+// CHECK: tile.load %power_factor[%half, %ki * 16 + %kv]
 // CHECK: tile.yield %{{[^ ]*}} : f32
 
 // A lane's part of a factor is what it holds.
-// KERNEL: math.exp_below
+// KERNEL: math.exp2_below
 // KERNEL: arith.mulf %out_{{[0-9]+}}, %{{[0-9]+}} : f32
 // KERNEL: %power_part = kernel.alloc_local : memref<8xbf16, #kernel.local>
-// KERNEL: kernel.load %power[0, %ki * 2, 0] : memref<2x8x2xbf16, #kernel.local>
-// KERNEL: kernel.load %power[0, %ki * 2, 1]
-// KERNEL: kernel.load %power[1, %ki * 2, 0]
-// KERNEL: kernel.load %power[1, %ki * 2, 1]
-// KERNEL: kernel.load %power[0, %ki * 2 + 1, 0]
+// KERNEL: kernel.load %power_factor[0, %ki * 2, 0] : memref<2x8x2xbf16, #kernel.local>
+// KERNEL: kernel.load %power_factor[0, %ki * 2, 1]
+// KERNEL: kernel.load %power_factor[1, %ki * 2, 0]
+// KERNEL: kernel.load %power_factor[1, %ki * 2, 1]
+// KERNEL: kernel.load %power_factor[0, %ki * 2 + 1, 0]
 // KERNEL: kernel.ldmatrix %v_smem{{.*}} transposed
 // KERNEL: kernel.load %out{{.*}} : memref<8x4xf32, #kernel.local> -> vector<4xf32>
 // KERNEL: kernel.mma <m16n8k16, bf16>

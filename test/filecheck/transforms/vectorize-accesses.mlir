@@ -148,3 +148,28 @@ kernel.func @other(%x: memref<2048xf32>) -> (%y: memref<2048xf32>) grid 1 block 
     kernel.store %w, %y[%t * 4 + %o] : memref<2048xf32>
   } {unroll}
 }
+
+// What is rounded to halves on the way is so two at a time; other conversions are not.
+// REMARK-NEXT: vectorize-accesses: rounded: the copy of a to b: vectors of 2
+// CHECK-LABEL: kernel.func @rounded
+// CHECK: %[[TWO:.*]] = kernel.load %a[%i * 2] : memref<4xf32, #kernel.local> -> vector<2xf32>
+// CHECK-NEXT: %[[HALVES:.*]] = arith.truncf %[[TWO]] : vector<2xf32> to vector<2xbf16>
+// CHECK-NEXT: kernel.store %[[HALVES]], %b[%i * 2] : memref<4xbf16, #kernel.local>, vector<2xbf16>
+// CHECK: arith.truncf %{{.*}} : f64 to f32
+kernel.func @rounded(%x: memref<4xf64>) -> (%y: memref<4xbf16>) grid 1 block 1 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %a = kernel.alloc_local : memref<4xf32, #kernel.local>
+  %b = kernel.alloc_local : memref<4xbf16, #kernel.local>
+  scf.for %i = %c0 to %c4 step %c1 {
+    %v = kernel.load %a[%i] : memref<4xf32, #kernel.local>
+    %h = arith.truncf %v : f32 to bf16
+    kernel.store %h, %b[%i] : memref<4xbf16, #kernel.local>
+  } {unroll}
+  scf.for %i = %c0 to %c4 step %c1 {
+    %v = kernel.load %x[%i] : memref<4xf64>
+    %w = arith.truncf %v : f64 to f32
+    kernel.store %w, %a[%i] : memref<4xf32, #kernel.local>
+  } {unroll}
+}

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, Float64Type, IndexType, f32, i1
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    Float32Type,
+    Float64Type,
+    IndexType,
+    VectorType,
+    f32,
+    i1,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.backend.cuda.print.c_index import index_type
 from dlc.backend.cuda.print.c_text import (
@@ -83,8 +91,7 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     if isinstance(op, arith.BitcastOp):
         helpers.add("bit_cast")
         return call(f"bit_cast<{value_type(op.results[0], op)}>", *operands)
-    if isinstance(op, arith.TruncFOp) and element(op.results[0].type).from_float:
-        helper = f"to_{element(op.results[0].type).name}"
+    if isinstance(op, arith.TruncFOp) and (helper := _rounding(op.results[0].type)):
         helpers.add(helper)
         return call(helper, *operands)
     if isinstance(op, arith.ExtFOp) and (widened := element(op.operands[0].type).to_float):
@@ -113,6 +120,13 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
         f"the CUDA printer has no text for '{op.name}'{what}",
         "rewrite it into operations of arith, math and kernel that have one",
     )
+
+
+def _rounding(type: Attribute) -> str:
+    """The prelude's function that rounds f32 to a type, or two of them; empty if C does."""
+    each = type.element_type if isinstance(type, VectorType) else type
+    row = element(each)
+    return f"to_{row.name}{'x2' if each is not type else ''}" if row.from_float else ""
 
 
 def _refuse_narrow(op: Operation) -> None:

@@ -65,18 +65,20 @@ def _cp_async(size: int) -> Function:
     )
 
 
-_EXP_BELOW = f"""\
+_EXP2_BELOW = f"""\
 // Within 2^-24, what is less than 2^-126 as 0 (PTX ISA: ex2.approx.ftz).
-{INLINE} float exp_below(float x) {{
-  const float y = x * 1.44269504f;
+{INLINE} float exp2_below(float x) {{
 #ifdef __CUDACC__
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(y));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 #else
-  return exp2f(y);
+  return exp2f(x);
 #endif
 }}
+{INLINE} double exp2_below(double x) {{ return exp2(x); }}"""
+_EXP_BELOW = f"""\
+{INLINE} float exp_below(float x) {{ return exp2_below(x * 1.44269504f); }}
 {INLINE} double exp_below(double x) {{ return exp(x); }}"""
 _LOGISTIC_SUMMARY = """\
 1 / (1 + e^-x) without a branch: the power is at most 1, so that its sum with 1 is from 1 to 2,
@@ -193,6 +195,23 @@ def _rounding(name: str, type: str, plain: str, header: str) -> Function:
     )
 
 
+def _rounding_two(name: str, type: str) -> Function:
+    """Rounds two elements in one instruction, which has both in one register."""
+    by_one = f"return {{{{to_{name}(x.x), to_{name}(x.y)}}}};"
+    return Function(
+        f"to_{name}x2",
+        "Two of them, the first in the lower half (PTX ISA: cvt.rn).",
+        f"{INLINE} packed<{type}, 2> to_{name}x2(float2 x)",
+        "unsigned pair;\n"
+        f'asm("cvt.rn.{name}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x.y), "f"(x.x));\n'
+        f"packed<{type}, 2> rounded;\nmemcpy(&rounded, &pair, 4);\nreturn rounded;",
+        by_one,
+        needs=("packed", f"to_{name}"),
+        min_arch=80,
+        older=by_one,
+    )
+
+
 def _header(name: str, what: str) -> Function:
     text = f"#ifdef __CUDACC__\n#include <{name}.h>\n#endif"
     return Function(name, f"{what}; the host's header has them, too.", text)
@@ -261,6 +280,8 @@ _FUNCTIONS = [
         "packed<T, N> all;\nfor (T& lane : all.lane) lane = element;\nreturn all;",
         needs=("packed",),
     ),
+    _rounding_two("f16", "__half"),
+    _rounding_two("bf16", "__nv_bfloat16"),
     _shuffle("xor", "__shfl_xor_sync", "lane_mask", "lane ^ lane_mask"),
     _shuffle("down", "__shfl_down_sync", "delta", "lane + delta"),
     _shuffle("idx", "__shfl_sync", "lane", "lane `lane`"),
@@ -386,7 +407,13 @@ _FUNCTIONS = [
     ),
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),
-    Function("exp_below", "e^x for sums of powers whose largest is 1.", _EXP_BELOW),
+    Function("exp2_below", "2^x for sums of powers whose largest is 1.", _EXP2_BELOW),
+    Function(
+        "exp_below",
+        "e^x for sums of powers whose largest is 1.",
+        _EXP_BELOW,
+        needs=("exp2_below",),
+    ),
     Function("logistic", _LOGISTIC_SUMMARY, _LOGISTIC),
     Function(
         "floor_div",

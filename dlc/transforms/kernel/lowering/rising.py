@@ -68,7 +68,7 @@ def fold_rising(
     to.before(next((o for o in op.body.block.ops if o in in_place), op.yielded))
     loads = to.loaded(op, totals)
     to.insert(loads[0], loads[0].ref.name_hint)
-    factor = kept(to.builder, loads[0].result, values[0])
+    factor = kept(to.builder, loads[0].result, values[0], op.monoid_name.data)
     for each in totals:
         if {*each.numbers}.issubset(in_place.values()):
             for number in each.numbers:

@@ -19,8 +19,9 @@ from dlc.ir.monoid import below
 def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.ReduceOp]:
     """
     Puts two reduces in the place of one of `expsum`: of the largest exponent m, and of the sums of
-    w·e^(x − m), or of w·e^x if m is infinite. Returns both.
+    w·e^(x − m), or of w·e^x if m is infinite; of powers of 2 likewise. Returns both.
     """
+    monoid = reduce.monoid_name.data
     extents, kinds = reduce.all_extents, [reduce.kind(a) for a in reduce.axes]
     types = [r.type for r in reduce.results]
     copy = reduce.clone()
@@ -34,7 +35,7 @@ def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.Reduc
     yielded = sums.yielded
     x, *weights = yielded.values
     builder = Builder(InsertPoint.before(yielded))
-    power = _power(builder, x, largest.results[0])
+    power = _power(builder, x, largest.results[0], monoid)
     values = [_weighted(builder, power, w) for w in weights]
     _replace_yield(yielded, tile.YieldOp(values, yielded.where))
     for op in (largest, sums):
@@ -46,15 +47,18 @@ def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.Reduc
     return largest, sums
 
 
-def _power(builder: Builder, x: SSAValue, m: SSAValue) -> SSAValue:
-    """e^(x − m), and e^x where m is infinite: whether it is, is asked once for all x of a row."""
+def _power(builder: Builder, x: SSAValue, m: SSAValue, monoid: str) -> SSAValue:
+    """
+    The power of x − m, and of x where m is infinite: whether it is, is asked once for all x of a
+    row.
+    """
     assert isinstance(x.type, AnyFloat)
     zero, infinity = (
         builder.insert(arith.ConstantOp(FloatAttr(v, x.type))).result for v in (0.0, inf)
     )
     infinite = builder.insert(arith.CmpfOp(builder.insert(math.AbsFOp(m)).result, infinity, "oeq"))
     origin = builder.insert(arith.SelectOp(infinite.result, zero, m)).result
-    power = below(builder, builder.insert(arith.SubfOp(x, origin)).result)
+    power = below(builder, builder.insert(arith.SubfOp(x, origin)).result, monoid)
     power.name_hint = "power"
     return power
 

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import tile
 from dlc.ir.expr import Expr
-from dlc.ir.monoid import EXPSUM
+from dlc.ir.monoid import POWERS
 from dlc.transforms.axes.axis_edit import Axis, replace_axes
 
 
@@ -72,7 +72,7 @@ def rise(hold: tile.HoldOp, at: Sequence[Expr]) -> None:
     combined = largest.owner
     if not isinstance(chunk, tile.ReduceOp) or not isinstance(combined, tile.CombineOp):
         return
-    if combined.monoid_name.data != "max" or chunk.monoid_name.data != EXPSUM:
+    if combined.monoid_name.data != "max" or chunk.monoid_name.data not in POWERS:
         return
     chunk.rising = UnitAttr()
     before = tile.SoFarOp(at, largest.type)

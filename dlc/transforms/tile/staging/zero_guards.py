@@ -14,6 +14,7 @@ from dlc.dialects.factor_types import Product, Widening
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
+from dlc.ir.monoid import POWERS
 
 
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
@@ -43,7 +44,7 @@ def zero_unless(value: SSAValue) -> list[Expr]:
     load = value.owner
     if isinstance(load, Widening):
         return zero_unless(load.input)
-    if isinstance(load, Operation) and load.name == "math.exp_below":
+    if isinstance(load, Operation) and load.name in POWERS.values():
         return _power_zero_unless(load)
     if not isinstance(load, tile.LoadOp) or load.where:
         return []

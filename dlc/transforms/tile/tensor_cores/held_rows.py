@@ -12,12 +12,12 @@ from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, f32
-from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.tile.cascade_slabs import CascadeSlabs
+from dlc.analysis.tile.cascade_slabs import CascadeSlabs, loads_outside
 from dlc.dialects import tile
-from dlc.dialects.axes import FRAGMENT, REGISTER
+from dlc.dialects.axes import FRAGMENT, REGISTER, new_body
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import most
@@ -69,19 +69,19 @@ def hold_slabs(
 ) -> None:
     """
     Makes each slab what lanes hold; sums of products are then computed by warps, and what is folded
-    of a row by its lanes. What is a factor is rounded to the type of the other.
+    of a row by its lanes. What is a factor is held once more, rounded to the type of the other.
     """
-    held: dict[SSAValue, tile.HoldOp] = {}
-    for slab in slabs.slabs:
-        held[slab.result] = _hold(slab, slabs, products, lanes)
+    outside = {slab: loads_outside(slab, slabs.slabs) for slab in slabs.slabs}
+    held = {slab.result: _hold(slab, slabs, products, lanes) for slab in slabs.slabs}
     for hold in held.values():
         rise(hold, [Expr.of(axis) for axis in hold.axes])
     for slab in slabs.slabs:
-        hold = held[slab.result]
+        hold, type = held[slab.result], slabs.factors.get(slab)
+        factor = hold if type is None else _rounded(hold, type)
         for use in list(slab.result.uses):
             load = use.operation
             assert isinstance(load, tile.LoadOp)
-            _read(load, hold, slabs.rows // lanes.rows, lanes)
+            _read(load, factor if load in outside[slab] else hold, slabs.rows // lanes.rows, lanes)
         Rewriter.erase_op(slab)
 
 
@@ -100,13 +100,22 @@ def guard_factors(reduce: tile.ReduceOp) -> None:
         moved = [(hold, _of_key(condition, load, hold, reduce)) for load, hold in held]
         if any(c is None for _, c in moved) or not all(condition in zero for zero in others):
             continue
-        for hold, c in moved:
+        for factor, c in moved:
+            hold = _unrounded(factor)
             made = hold.yielded
             if c is not None and c not in made.where:
                 made.set_index(made.subscripts, [*made.where, c])
                 _drop_from_sums(hold, c)
         last = reduce.yielded
         last.set_index(last.subscripts, [c for c in last.where if c != condition])
+
+
+def _unrounded(hold: tile.HoldOp) -> tile.HoldOp:
+    """What lanes hold in f32 of what they hold rounded; itself if it is not."""
+    half = hold.yielded.values[0].owner
+    load = half.input.owner if isinstance(half, arith.TruncFOp) else None
+    source = load.ref.owner if isinstance(load, tile.LoadOp) else None
+    return source if isinstance(source, tile.HoldOp) else hold
 
 
 def _drop_from_sums(hold: tile.HoldOp, condition: Expr) -> None:
@@ -180,12 +189,22 @@ def _hold(
             keys = Axis("rkey", chunk // lanes.parts // COLUMNS, REGISTER)
             own = keys, Axis("pair", PAIR, REGISTER)
             fold_together(reduce, own, partial(lanes.key, chunk), lanes.member)
-    element = slab.result_type.element_type
-    extents = slab.all_extents
-    body = slab.detach_region(slab.body)
-    if (rounded := slabs.factors.get(slab)) is not None:
-        element = _round(body, rounded)
-    return hold_before(slab, extents, element, body, across)
+    extents, element = slab.all_extents, slab.result_type.element_type
+    return hold_before(slab, extents, element, slab.detach_region(slab.body), across)
+
+
+def _rounded(hold: tile.HoldOp, type: Attribute) -> tile.HoldOp:
+    """Inserts after what lanes hold the same in another type."""
+    body = new_body(len(hold.axes), [axis.name_hint or "r" for axis in hold.axes])
+    load = tile.LoadOp(hold.result, hold.element([Expr.of(axis) for axis in body.block.args]))
+    rounded = arith.TruncFOp(load.result, type)  # pyright: ignore[reportArgumentType]
+    body.block.add_ops((load, rounded, tile.YieldOp([rounded.result])))
+    new = tile.HoldOp(hold.all_extents, type, body, hold.across)
+    new.result.name_hint = f"{hold.result.name_hint}_factor"
+    load.result.name_hint = rounded.result.name_hint = hold.result.name_hint
+    new.location = hold.location
+    Rewriter.insert_op(new, InsertPoint.after(hold))
+    return new
 
 
 def fold_by_warps(
@@ -200,18 +219,6 @@ def fold_by_warps(
     kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
     reduce.set_axes(reduce.all_extents, kinds)
     reduce.set_mma(mma, places, split=split, apart=apart)
-
-
-def _round(body: Region, type: Attribute) -> Attribute:
-    """Rounds what is yielded to a type."""
-    last = body.block.last_op
-    assert isinstance(last, tile.YieldOp)
-    (value,) = last.values
-    rounded = arith.TruncFOp(value, type)  # pyright: ignore[reportArgumentType]
-    rounded.result.name_hint = value.name_hint
-    Rewriter.insert_op(rounded, InsertPoint.before(last))
-    last.operands[0] = rounded.result
-    return type
 
 
 def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int, lanes: Lanes) -> None:
