@@ -136,3 +136,35 @@ func.func @main(%x: tensor<8x64xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8
   }
   func.return %y#0, %y#1, %y#2, %y#3 : tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf32>
 }
+
+// -----
+
+// What is 1 or NaN, and a factor of the divisor, is left out of the dividend.
+// CHECK-LABEL: loop.kernel @ones
+// CHECK: %d = arith.mulf %sum, %one : f32
+// CHECK: arith.divf %a, %d : f32
+// CHECK: %i = arith.divf %c, %d : f32
+// CHECK: arith.mulf %a, %i : f32
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = loop.kernel @ones(%x: memref<8xf32> = %x) -> (%y: memref<8xf32>) {
+    %c = arith.constant 1.0 : f32
+    loop.for %n in 8 {
+      %a = loop.load %x[%n] : memref<8xf32>
+      %max, %sum = loop.reduce expsum %k in 8 -> (f32, f32) {
+        %b = loop.load %x[%k] : memref<8xf32>
+        loop.yield %b, %c : f32, f32
+      }
+      %z = arith.subf %max, %max : f32
+      %one = math.exp %z : f32
+      %d = arith.mulf %sum, %one : f32
+      %p = arith.mulf %a, %one : f32
+      %q = arith.divf %p, %d : f32
+      %i = arith.divf %c, %d : f32
+      %o = arith.mulf %one, %a : f32
+      %r = arith.mulf %o, %i : f32
+      %s = arith.addf %q, %r : f32
+      loop.store %s, %y[%n] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, f32, f64
 from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -20,10 +20,12 @@ def take_reciprocals(kernel: KernelOp) -> None:
     """
     Makes divisions by a value from before their loop products with its reciprocal, which is
     computed there: where that is never subnormal or infinite, so that a quotient is off by one more
-    rounding at most, and where nothing decides by the quotient.
+    rounding at most, and where nothing decides by the quotient. What is 1 or NaN, and a factor of
+    the divisor, is left out of the dividend.
     """
     found: dict[SSAValue, SSAValue] = {}
     for op in list(kernel.walk()):
+        _leave_out_ones(op)
         if not isinstance(op, arith.DivfOp) or op.result.type not in (f32, f64):
             continue
         divisor = op.rhs.owner
@@ -36,6 +38,34 @@ def take_reciprocals(kernel: KernelOp) -> None:
         product = arith.MulfOp(op.lhs, found[op.rhs], op.fastmath)
         product.result.name_hint, product.location = op.result.name_hint, op.location
         Rewriter.replace_op(op, product)
+
+
+def _leave_out_ones(op: Operation) -> None:
+    """Makes a·k / (b·k), or a·k times 1 / (b·k), the same of a, where k is 1 or NaN: e^(x - x)."""
+    if isinstance(op, arith.DivfOp):
+        pairs = [(0, op.rhs.owner)]
+    elif isinstance(op, arith.MulfOp):
+        by = [(1 - n, value.owner) for n, value in enumerate(op.operands)]
+        pairs = [(n, inverse.rhs.owner) for n, inverse in by if isinstance(inverse, arith.DivfOp)]
+    else:
+        return
+    for number, divisor in pairs:
+        product = op.operands[number].owner
+        if not isinstance(product, arith.MulfOp) or not isinstance(divisor, arith.MulfOp):
+            continue
+        for factor, rest in (product.operands, reversed(product.operands)):
+            if factor in divisor.operands and _is_one(factor):
+                op.operands[number] = rest
+                if not any(result.uses for result in product.results):
+                    Rewriter.erase_op(product)
+                return
+
+
+def _is_one(value: SSAValue) -> bool:
+    """True if a value is 1 or NaN: e^(x - x)."""
+    power = value.owner
+    exponent = power.operand.owner if isinstance(power, math.ExpOp) else None
+    return isinstance(exponent, arith.SubfOp) and exponent.lhs is exponent.rhs
 
 
 def _reciprocal(value: SSAValue, after: Operation) -> SSAValue:
