@@ -228,8 +228,9 @@ def test_what_is_held() -> None:
     case, text = CASES["tiles of a warp"]
     module = steps(case, text)
     held = {op.result.name_hint: op for op in module.walk() if isinstance(op, tile.HoldOp)}
-    assert list(held) == ["masked", "max_part", "power", "sum_part"]
-    assert str(held["power"].result.type) == "memref<2x2x32xf16, #tile.held>"
+    assert list(held) == ["masked", "max_part", "power", "power_factor", "sum_part"]
+    assert str(held["power"].result.type) == "memref<2x2x32xf32, #tile.held>"
+    assert str(held["power_factor"].result.type) == "memref<2x2x32xf16, #tile.held>"
     assert not any(isinstance(op, tile.ComputeOp) for op in module.walk())
     low = lowered(module)
     shared = [op for op in low.walk() if isinstance(op, kernel.AllocSharedOp)]
