@@ -66,6 +66,12 @@ def keeps_tiles(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     return not any(consumer.inputs[n] in producer.results for n in operands)
 
 
+def leaves_tiles(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True of all but operands of contractions, and what a copy in a wider type makes of them: that
+    copy is a part of the contraction first."""
+    return keeps_tiles(merges, producer, consumer) and not merges.facts(consumer).widens
+
+
 def _readers(producer: KernelOp) -> set[Operation]:
     return {use.operation for result in producer.results for use in result.uses}
 
@@ -75,4 +81,4 @@ def anything(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     return True
 
 
-STAGES: tuple[Stage, ...] = (contracts, folds, chains, follows, keeps_tiles, anything)
+STAGES: tuple[Stage, ...] = (contracts, folds, chains, follows, leaves_tiles, anything)

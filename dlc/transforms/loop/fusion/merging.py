@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import get_args
 
-from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import operands_of
+from dlc.dialects.factor_types import Widening
 from dlc.dialects.fusion_plan import join_members
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
@@ -46,7 +47,7 @@ MAX_COPIED = 8 * MAX_OPS
 """No merge copies more operations to loads, equal ones not yet joined: it would take seconds to see
 that it is too large or too slow, as with steps of a stencil that are already merged."""
 _ONE_SWEEP = (EXPSUM, MOMENTS)
-_COPYING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
+_COPYING = (ForOp, LoadOp, *get_args(Widening), StoreOp, YieldOp)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Merges:
             sum(1 for _ in kernel.walk()),
             _has_sweeps(kernel),
             copies := all(isinstance(op, _COPYING) for op in kernel.body.walk()),
-            copies and any(isinstance(op, arith.ExtFOp) for op in kernel.body.walk()),
+            copies and any(isinstance(op, Widening) for op in kernel.body.walk()),
             max((_elements(ref, kernel) for ref in kernel.output_refs), default=0),
         )
 
