@@ -177,6 +177,39 @@ FOUND = {
             joined=True,
         ),
     ),
+    "chunks: parts of one point of a cascade": (
+        Program(
+            (
+                Statement("v5", "torch.randn((3, 2, 8))"),
+                Statement("v6", "torch.randn((3, 2, 2))"),
+                Statement("v9", "torch.randn((3, 2, 1))"),
+            ),
+            (
+                Statement("v7", "v6.amax(-1, True)"),
+                Statement("v8", "(v6 - v7).exp()"),
+                Statement("v10", "(v8 @ v5) / (v9.abs() + 0.1)"),
+            ),
+            ("v10",),
+        ),
+        Setting(
+            "sm_100",
+            ("tileify", "split-matmul-k{splits=2}", "chunk-matmul-k{bk=32 vector=8}"),
+            None,
+            joined=True,
+        ),
+    ),
+    "chunks: parts of one point of a product": (
+        Program(
+            (Statement("v0", "torch.randn(6, 2)"), Statement("v1", "torch.randn(2, 5)")),
+            (Statement("v2", "v0 @ v1"),),
+            ("v2",),
+        ),
+        Setting(
+            "sm_90",
+            ("tileify", "split-matmul-k{splits=2}", "chunk-matmul-k{bk=8 vector=2}"),
+            None,
+        ),
+    ),
     "judge: many equal terms, added one after the other": (
         Program(
             (Statement("v0", "torch.full((4096,), 0.0074)"),),

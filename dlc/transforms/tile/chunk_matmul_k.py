@@ -141,11 +141,11 @@ class ChunkMatmulKPass(SchedulingPass):
 
 
 def _cascades_of(launch: tile.LaunchOp) -> list[tile.ReduceOp]:
-    """The folds of powers of e of which each is multiplied with several weights."""
+    """The folds over points of powers of e of which each is multiplied with several weights."""
     folds = [op for op in launch.walk() if isinstance(op, tile.ReduceOp)]
     folds = [op for op in folds if op.monoid_name.data == EXPSUM]
     along = variance(launch) if folds else {}
-    return [op for op in folds if weight_axes(op, along)]
+    return [op for op in folds if op.axes and weight_axes(op, along)]
 
 
 def _join(outer: tile.ReduceOp, name: str) -> None:
