@@ -201,3 +201,41 @@ def test_factors_of_one_type_are_multiplied_by_tensor_cores(other: torch.dtype) 
     x, w = (torch.empty(1024, 1024, dtype=dtype, device="meta") for dtype in (torch.uint8, other))
     text = dlc.compile(PROGRAMS["as they are"], (x, w), target="sm_80").ir("loop")
     assert ("mma=m16n8k32" in text) == (other == torch.uint8)
+
+
+def quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Integers, and the scale of each row."""
+    scale = x.abs().amax(-1, keepdim=True) / 127
+    return torch.round(x / scale).to(torch.int8), scale
+
+
+def quantized_linear(x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    q, scale = quantized(x)
+    return torch._int_mm(q, w.t()).float() * scale * scales
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_what_is_quantized_in_a_program_is_multiplied_by_tensor_cores(target: str) -> None:
+    """Memory has it in 8 bits: widening it is a part of the product, not of what stores it."""
+    x, scales = torch.empty(512, 1024, device="meta"), torch.empty(512, device="meta")
+    w = torch.empty(512, 1024, dtype=torch.int8, device="meta")
+    text = dlc.compile(quantized_linear, (x, w, scales), target=target).ir("loop")
+    assert re.search("mma=m(16n8|64n[0-9]+)k32", text)
+    assert "memref<512x1024xi32" not in text
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("sizes", [(33, 64, 40), (64, 96, 128), (18, 1, 8)])
+def test_a_linear_that_is_quantized_row_by_row(sizes: tuple[int, int, int], target: str) -> None:
+    m, k, n = sizes
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(m, k, generator=generator)
+    w = torch.randint(-128, 128, (n, k), dtype=torch.int8, generator=generator)
+    scales = torch.rand(n, generator=generator)
+
+    def linear(x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        q, scale = quantized(x)
+        return (q.int() @ w.int().t()).float() * scale * scales
+
+    compiled = dlc.compile(linear, (x, w, scales), target=target, backend="host")
+    torch.testing.assert_close(compiled(x, w, scales), linear(x, w, scales), rtol=1e-6, atol=1e-5)

@@ -223,7 +223,7 @@ class _Fusion:
             self.kept[producer] = trial
             return False
         if (
-            len(consumers) > 1
+            len(users) > 1
             and self.merges.facts(producer).reduces
             and not demanded(producer, consumers)
         ):

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from xdsl.dialects.builtin import DenseArrayBase, MemRefType, i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.axes import loops_around
+from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_op import NEW
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp, scans_in
 from dlc.ir.expr import Expr
-from dlc.ir.sizes import several
+from dlc.ir.sizes import Size, several
+from dlc.transforms.loop.fusion.nesting import rebuild
 
 
 def storing(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
     """
     A copy of a kernel, not inserted anywhere, whose last result is a copy of a tensor that it
-    reads; None if it loads each element not once, at the axes of the loops around.
+    reads; None if it loads each element not once, at axes of the loops around. One that is read
+    along further axes, as the mean of a row is, is loaded in a loop of its own around these.
 
     ```
+    loop.for %i, %j in 8, 16 { %a = loop.load %x[%i] … }
+    ```
+    becomes
+    ```
     loop.for %i in 8 {
-      %a = loop.load %x[%i] : memref<8xf32>
-      … loop.store %a, %copy[%i] : memref<8xf32>
+      %a = loop.load %x[%i]
+      loop.store %a, %copy[%i]
+      loop.for %j in 16 { … }
+    }
     ```
     """
     place = _place(kernel, tensor)
@@ -32,6 +42,7 @@ def storing(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
     assert isinstance(load, LoadOp)
     assert isinstance(load.ref.type, MemRefType)
     block = region.block
+    _load_once(load)
     output = block.insert_arg(load.ref.type, len(block.args))
     output.name_hint = load.ref.name_hint
     store = StoreOp(load.result, output, load.subscripts)
@@ -53,7 +64,7 @@ def storing(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
 
 
 def _place(kernel: KernelOp, tensor: SSAValue) -> LoadOp | None:
-    """A load that runs once for each element of a tensor."""
+    """A load that runs once for each element of a tensor, or could."""
     refs = [ref for ref, v in zip(kernel.input_refs, kernel.inputs, strict=True) if v is tensor]
     for op in kernel.walk():
         if not isinstance(op, LoadOp) or op.ref not in refs or op.where:
@@ -61,6 +72,23 @@ def _place(kernel: KernelOp, tensor: SSAValue) -> LoadOp | None:
         around = loops_around(op)
         points = {Expr.of(a): loop.extent(a) for loop in around for a in loop.axes}
         found = {s: n for s, n in zip(op.subscripts, shape_of(tensor), strict=True) if several(n)}
-        if found == points and all(isinstance(loop, ForOp) for loop in around):
+        whole = found == points
+        if all(isinstance(loop, ForOp) for loop in around) and (whole or _parts(around, found)):
             return op
     return None
+
+
+def _parts(around: Sequence[AxesOp], found: Mapping[Expr, Size | int]) -> bool:
+    """True if a loop can be taken apart into one over some of its axes and one over the others."""
+    if len(around) != 1 or not found or scans_in(loop := around[0]):
+        return False
+    return found.items() < {Expr.of(axis): loop.extent(axis) for axis in loop.axes}.items()
+
+
+def _load_once(load: LoadOp) -> None:
+    """Puts the axes along which an element is loaded again into a loop of their own, if any."""
+    for loop in loops_around(load):
+        assert isinstance(loop, ForOp)
+        own = [axis for axis in loop.axes if axis in load.indices]
+        if rest := [axis for axis in loop.axes if axis not in own]:
+            rebuild([loop], [own, rest])

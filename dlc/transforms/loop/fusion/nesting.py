@@ -31,7 +31,7 @@ def unnest(kernel: KernelOp) -> bool:
     found = False
     for op in list(kernel.body.block.ops):
         if isinstance(op, ForOp) and len(chain := _chain(op)) > 1:
-            _rebuild(chain, [[axis for loop in chain for axis in loop.axes]])
+            rebuild(chain, [[axis for loop in chain for axis in loop.axes]])
             found = True
     return found
 
@@ -50,12 +50,16 @@ def _nest(loop: ForOp) -> None:
     levels = split_levels(chain)
     core = [op for op in chain[-1].body.block.ops if isinstance(op, ForOp)]
     if [list(level) for level in levels] != [list(f.axes) for f in chain]:
-        _rebuild(chain, levels)
+        rebuild(chain, levels)
     for op in core:
         _nest(op)
 
 
-def _rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) -> None:
+def rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) -> None:
+    """
+    Replaces loops, each the only one in the one before, by others over the same axes: of `levels`
+    each the only one in the one before. What is computed moves out as far as it does not vary.
+    """
     loop = chain[0]
     extents = {axis: f.extent(axis) for f in chain for axis in f.axes}
     ops = [op for f in chain for op in f.body.block.ops if op not in chain]
