@@ -56,8 +56,9 @@ class FuseLoopsPass(ModulePass):
     summed beside the product (`join-cascades`). `--explain` tells each estimate.
 
     A result that others read, too, is merged into one reader alone, that with which it pays most
-    among those that read each element at a point of its own and may stand first: there it is stored
-    for the others. So a sum with a residual is stored by the norm of it, a mean by the variance.
+    among those that read each element at a point of its own, or for a row of points, and may stand
+    first: there it is stored for the others. So a sum with a residual is stored by the norm of it,
+    a mean by the variance, and both by what is divided by them.
 
     Kernels that go point by point, each read by the next alone, are merged in one step
     (`dlc.transforms.loop.fusion.chaining`), as each step looks at all of the kernel that grows.

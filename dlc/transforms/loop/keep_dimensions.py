@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, NoneAttr
-from xdsl.ir import BlockArgument
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 

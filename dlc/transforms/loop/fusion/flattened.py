@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -13,6 +13,9 @@ from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.ir.sizes import ceildiv, divides
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
+
+_Inner = Callable[[ForOp, BlockArgument, Sequence[Expr]], int | None]
+"""What finds the extent of the inner part of a loop's axis in the subscripts of a load."""
 
 
 def unflattened(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
@@ -31,33 +34,59 @@ def unflattened(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
     loop.for %q, %r in 4, 32 { %0 = loop.load %x[%q, %r] … loop.store %0, %y[%q * 32 + %r] }
     ```
     """
-    if next(_joined(kernel, tensor), None) is None:
+    return _taken_apart(kernel, tensor, _both_parts)
+
+
+def grouped(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
+    """
+    The same where `tensor` is read at quotients of an axis alone, by a number that divides its
+    extent: an element for each group of points, as a mean of channels is. It is computed once so.
+    """
+    return _taken_apart(kernel, tensor, _quotient)
+
+
+def _taken_apart(kernel: KernelOp, tensor: SSAValue, inner: _Inner) -> KernelOp | None:
+    if next(_joined(kernel, tensor, inner), None) is None:
         return None
     copy = kernel.clone()
-    while (found := next(_joined(copy, tensor), None)) is not None:
+    while (found := next(_joined(copy, tensor, inner), None)) is not None:
         take_apart(*found)
     normalize_kernel(copy, clean=True)
     return copy
 
 
-def _joined(kernel: KernelOp, tensor: SSAValue) -> Iterator[tuple[ForOp, BlockArgument, int]]:
-    """The axes of which some load of `tensor` takes both parts, and the extent of the inner one."""
+def _joined(
+    kernel: KernelOp, tensor: SSAValue, inner: _Inner
+) -> Iterator[tuple[ForOp, BlockArgument, int]]:
+    """The axes of which some load of `tensor` takes parts, and the extents of the inner ones."""
     refs = {r for r, v in zip(kernel.input_refs, kernel.inputs, strict=True) if v is tensor}
     loads = [op for op in kernel.walk() if isinstance(op, LoadOp) and op.ref in refs]
     for loop in (op for op in kernel.walk() if isinstance(op, ForOp)):
         for axis in loop.axes:
             for load in loads:
-                if inner := _inner_extent(axis, load.subscripts):
-                    yield loop, axis, inner
+                if extent := inner(loop, axis, load.subscripts):
+                    yield loop, axis, extent
 
 
-def _inner_extent(axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None:
+def _both_parts(loop: ForOp, axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None:
     """The number by which subscripts are the quotient and the remainder of an axis, if they are."""
+    quotients, remainders = _parts(axis, subscripts)
+    return next(iter(quotients & remainders), None)
+
+
+def _quotient(loop: ForOp, axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None:
+    """The number that divides an extent, by which a subscript is the quotient of its axis."""
+    quotients, _ = _parts(axis, subscripts)
+    return next((n for n in quotients if divides(n, loop.extent(axis))), None)
+
+
+def _parts(axis: BlockArgument, subscripts: Sequence[Expr]) -> tuple[set[int], set[int]]:
+    """What subscripts are the quotient of an axis by, and what they are the remainder by."""
     whole = Expr.of(axis)
     atoms = [s.terms[0][0] for s in subscripts if len(s.terms) == 1 and s.constant == 0]
     quotients = {a.divisor for a in atoms if isinstance(a, FloorDiv) and a.base == whole}
     remainders = {a.divisor for a in atoms if isinstance(a, Mod) and a.base == whole}
-    return next(iter(quotients & remainders), None)
+    return quotients, remainders
 
 
 def take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:

@@ -72,15 +72,18 @@ def _place(kernel: KernelOp, tensor: SSAValue) -> LoadOp | None:
         around = loops_around(op)
         points = {Expr.of(a): loop.extent(a) for loop in around for a in loop.axes}
         found = {s: n for s, n in zip(op.subscripts, shape_of(tensor), strict=True) if several(n)}
-        whole = found == points
-        if all(isinstance(loop, ForOp) for loop in around) and (whole or _parts(around, found)):
+        whole = found == points and all(isinstance(loop, ForOp) for loop in around)
+        if whole or _parts(around, found):
             return op
     return None
 
 
 def _parts(around: Sequence[AxesOp], found: Mapping[Expr, Size | int]) -> bool:
     """True if a loop can be taken apart into one over some of its axes and one over the others."""
-    if len(around) != 1 or not found or scans_in(loop := around[0]):
+    if len(around) != 1 or not found:
+        return False
+    (loop,) = around
+    if not isinstance(loop, ForOp) or scans_in(loop):
         return False
     return found.items() < {Expr.of(axis): loop.extent(axis) for axis in loop.axes}.items()
 

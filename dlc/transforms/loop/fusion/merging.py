@@ -28,7 +28,7 @@ from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
 from dlc.transforms.loop.fusion.cascades import has_cascades, join_cascades
-from dlc.transforms.loop.fusion.flattened import unflattened
+from dlc.transforms.loop.fusion.flattened import grouped, unflattened
 from dlc.transforms.loop.fusion.following import follow
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
@@ -224,28 +224,42 @@ class Merges:
 
     def _inlined(self, producer: KernelOp, consumer: KernelOp, *, stores: bool) -> KernelOp | None:
         """
-        `consumer` with `producer` inlined, or behind its scan; its axes are taken apart as a
-        contraction's are, and split if that repeats fewer contractions.
+        `consumer` with `producer` inlined, or behind its scan.
         """
         self.fill(producer)
         if self.facts(producer).scans:
             self.fill(consumer)
             return None if stores else follow(producer, consumer)
-        reader: KernelOp | None = None
+        reader = self._taken_apart(producer, consumer, stores=stores)
         if stores:
             self.fill(consumer)
-            if (reader := storing(consumer, producer.outputs[0])) is None:
+            kept = storing(reader or consumer, producer.outputs[0])
+            if reader is not None:
+                reader.erase()
+            if (reader := kept) is None:
                 return None
-        elif self.facts(producer).operands and not self.facts(consumer).scans:
-            self.fill(consumer)
-            for rewritten in (unflattened, split_reader, written_out):
-                if (other := rewritten(reader or consumer, producer.outputs[0])) is not None:
-                    if reader is not None:
-                        reader.erase()
-                    reader = other
         merged = self._copy(consumer) if reader is None else reader
         inline_producer(producer, merged)
         return merged
+
+    def _taken_apart(
+        self, producer: KernelOp, consumer: KernelOp, *, stores: bool
+    ) -> KernelOp | None:
+        """A copy of `consumer` with other axes, so that less of `producer` is repeated, if any."""
+        facts = self.facts(producer)
+        if not facts.reduces or self.facts(consumer).scans:
+            return None
+        rewrites = (unflattened, split_reader, written_out) if facts.operands else (grouped,)
+        if facts.operands and stores:
+            rewrites = ()
+        self.fill(consumer)
+        reader: KernelOp | None = None
+        for rewrite in rewrites:
+            if (other := rewrite(reader or consumer, producer.outputs[0])) is not None:
+                if reader is not None:
+                    reader.erase()
+                reader = other
+        return reader
 
     def _copy(self, kernel: KernelOp) -> KernelOp:
         """A copy of a kernel with its program, not inserted anywhere."""
