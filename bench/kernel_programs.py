@@ -195,11 +195,28 @@ LOSS_PROGRAMS: tuple[Row, ...] = (
 
 NORMS: tuple[Row, ...] = (
     ("layer", "nn.LayerNorm({1})(" + _X + ")", MATRICES),
+    (
+        "layer_statistics",
+        "torch.native_layer_norm(" + _X + ", [{1}], torch.randn({1}), torch.randn({1}), 1e-5)",
+        MATRICES,
+    ),
     ("rms", "nn.RMSNorm({1})(" + _X + ")", MATRICES),
     ("layer_planes", "nn.LayerNorm(({1}, {2}, {2}))(" + _PLANES + ")", PLANES),
     ("group", "nn.GroupNorm(8, {1})(" + _PLANES + ")", PLANES),
+    (
+        "small_groups",
+        "nn.GroupNorm(32, {1})(" + _PLANES + ")",
+        ((32, 256, 28), (64, 512, 14), (16, 1024, 14), (128, 64, 16)),
+    ),
     ("instance", "nn.InstanceNorm2d({1})(" + _PLANES + ")", PLANES),
     ("batch", "nn.BatchNorm2d({1}).eval()(" + _PLANES + ")", PLANES[:2]),
+    (
+        "quantized",
+        "x = "
+        + _X
+        + "; s = x.abs().amax(1, keepdim=True) / 127; ((x / s).round().to(torch.int8), s)",
+        MATRICES,
+    ),
     ("l2", "x = " + _X + "; x / x.norm(2, 1, keepdim=True)", MATRICES),
     ("frobenius", "x = " + _PLANES + "; x / x.norm()", PLANES[:2]),
 )

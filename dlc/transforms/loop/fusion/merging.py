@@ -171,8 +171,10 @@ class Merges:
         """
         key = (*self._wired([producer], consumer), stores)
         if key not in self._merged:
-            kernel = self._inlined(producer, consumer, stores=stores)
-            self._merged[key] = kernel and self._finished(kernel, [producer], consumer)
+            kernels = self._inlined(producer, consumer, stores=stores)
+            found = [self._finished(kernel, [producer], consumer) for kernel in kernels]
+            best = min(found, key=lambda m: self.facts_of(m).seconds, default=None)
+            self._merged[key] = best
         return self._merged[key]
 
     def merge_all(self, producers: Sequence[KernelOp], consumer: KernelOp) -> Merged:
@@ -222,44 +224,35 @@ class Merges:
             self._least[key] = self.target.launch_seconds + flops / self.target.flops
         return self._least[key]
 
-    def _inlined(self, producer: KernelOp, consumer: KernelOp, *, stores: bool) -> KernelOp | None:
+    def _inlined(self, producer: KernelOp, consumer: KernelOp, *, stores: bool) -> list[KernelOp]:
         """
-        `consumer` with `producer` inlined, or behind its scan.
+        `consumer` with `producer` inlined, or behind its scan: as it is, or with its axes taken
+        apart as a contraction's are and split if that repeats fewer contractions; and, of another
+        reduce that it reads for groups of points, with an axis of groups.
         """
         self.fill(producer)
-        if self.facts(producer).scans:
+        facts, result = self.facts(producer), producer.outputs[0]
+        if facts.scans:
             self.fill(consumer)
-            return None if stores else follow(producer, consumer)
-        reader = self._taken_apart(producer, consumer, stores=stores)
+            followed = None if stores else follow(producer, consumer)
+            return [] if followed is None else [followed]
+        folds = facts.reduces and not self.facts(consumer).scans
+        readers = [self._copy(consumer)]
+        if folds and facts.operands and not stores:
+            for rewritten in (unflattened, split_reader, written_out):
+                if (other := rewritten(readers[0], result)) is not None:
+                    readers[0].erase()
+                    readers[0] = other
+        elif folds and (other := grouped(readers[0], result)) is not None:
+            readers.append(other)
         if stores:
-            self.fill(consumer)
-            kept = storing(reader or consumer, producer.outputs[0])
-            if reader is not None:
+            kept = [storing(reader, result) for reader in readers]
+            for reader in readers:
                 reader.erase()
-            if (reader := kept) is None:
-                return None
-        merged = self._copy(consumer) if reader is None else reader
-        inline_producer(producer, merged)
-        return merged
-
-    def _taken_apart(
-        self, producer: KernelOp, consumer: KernelOp, *, stores: bool
-    ) -> KernelOp | None:
-        """A copy of `consumer` with other axes, so that less of `producer` is repeated, if any."""
-        facts = self.facts(producer)
-        if not facts.reduces or self.facts(consumer).scans:
-            return None
-        rewrites = (unflattened, split_reader, written_out) if facts.operands else (grouped,)
-        if facts.operands and stores:
-            rewrites = ()
-        self.fill(consumer)
-        reader: KernelOp | None = None
-        for rewrite in rewrites:
-            if (other := rewrite(reader or consumer, producer.outputs[0])) is not None:
-                if reader is not None:
-                    reader.erase()
-                reader = other
-        return reader
+            readers = [reader for reader in kept if reader is not None]
+        for reader in readers:
+            inline_producer(producer, reader)
+        return readers
 
     def _copy(self, kernel: KernelOp) -> KernelOp:
         """A copy of a kernel with its program, not inserted anywhere."""
