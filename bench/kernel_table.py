@@ -28,9 +28,11 @@ REASONS = {
     r"ordering/(sort|topk)": "A block compares each of 4096 elements 78 times and exchanges it 27 "
     "times; of longer lines, each merge of two is a kernel that reads and writes all elements, and "
     "a step of its search a load for each, which the estimate takes for one of the L2 cache.",
-    r"ordering/": "Data decide what is read: of the levels by which updates of a place are folded, "
-    "each is a kernel that reads and writes all elements, and a step of a search is a load for "
-    "each, which the estimate takes for one of the L2 cache.",
+    r"ordering/embedding_bag": "Bags read each row that they name, from L2 where they name it "
+    "again; the roofline has each row of the table once.",
+    r"ordering/": "Data decide what is read: updates are put in the order of their places first, a "
+    "merge of two runs is a kernel that reads and writes all of them, and a step of a search is a "
+    "load for each, which the estimate takes for one of the L2 cache.",
     r"convolution-chain/(group_norm|volume_max_pool)": "The convolution's sums are stored and read "
     "twice by what needs all of a group or a window, which the roofline does not count.",
     r"convolution/(conv[12]d_strided|conv3d)": "Elements of windows that are strided or in space "
