@@ -66,6 +66,25 @@ def test_what_follows_point_by_point_is_one_kernel(name: str) -> None:
     assert len(compiled.kernels) == 1
 
 
+def test_what_is_returned_too_is_stored() -> None:
+    """Of a scan or a sort, the last one of which stores its tiles beside each other."""
+
+    def scanned(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        prefix = x.cumsum(1)
+        return prefix, prefix * 2
+
+    def in_order(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (*torch.sort(x, dim=1, stable=True),)
+
+    x = torch.randn(3, 8192).round(decimals=2)
+    for function, length, kernels in ((scanned, 76, 1), (in_order, 64, 1), (in_order, 8192, 2)):
+        part = x[:, :length].contiguous()
+        compiled = dlc.compile(function, (part,), backend="host")
+        assert len(compiled.kernels) == kernels
+        for ours, eager in zip(compiled(part), function(part), strict=True):
+            torch.testing.assert_close(ours, eager)
+
+
 @pytest.mark.parametrize("shape", [(1, 40000), (2, 32768 + 8192), (50001, 2)])
 def test_long_rows_are_taken_in_parts(shape: tuple[int, int]) -> None:
     """The first elements of parts begin with all parts before, which are scanned, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -15,11 +16,12 @@ from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
 
 
-def inlinable(producer: KernelOp) -> str | None:
+def inlinable(producer: KernelOp, *, follows: bool = False) -> str | None:
     """
     The reason why a kernel cannot be computed at the loads of its result, if any: it must have one
     result, stored once and without a condition, at all axes of the loops around the store or,
-    along extents of 1, at 0.
+    along extents of 1, at 0. Where what reads it `follows` its store, that may be elsewhere, an
+    element at each point.
     """
     if len(producer.outputs) != 1:
         return "it has several results"
@@ -34,8 +36,11 @@ def inlinable(producer: KernelOp) -> str | None:
         (s.is_constant and s.constant == 0 and extent == 1) or s in map(Expr.of, axes)
         for s, extent in zip(store.subscripts, shape_of(producer.outputs[0]), strict=True)
     )
-    around = {a for loop in producer.walk() if isinstance(loop, ForOp) for a in loop.axes}
-    if not bare or set(axes) != around or len(axes) != len(around):
+    loops = [op for op in producer.walk() if isinstance(op, ForOp)]
+    around = {a for loop in loops for a in loop.axes}
+    points = prod(loop.extent(a) for loop in loops for a in loop.axes)
+    moved = follows and points == prod(shape_of(producer.outputs[0]))
+    if not moved and (not bare or set(axes) != around or len(axes) != len(around)):
         return "its result is not stored at its axes"
     if any(isinstance(u.operation, LoadOp) for u in producer.output_refs[0].uses):
         return "it reads its own result"

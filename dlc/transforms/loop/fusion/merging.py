@@ -131,11 +131,12 @@ class Merges:
 
     def _facts_of(self, kernel: KernelOp) -> Facts:
         operands = operands_of(kernel)
+        scans = any(isinstance(op, AlongOpBase) for op in kernel.walk())
         return Facts(
             estimate(kernel, self.target).seconds,
-            inlinable(kernel),
+            inlinable(kernel, follows=scans),
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
-            any(isinstance(op, AlongOpBase) for op in kernel.walk()),
+            scans,
             frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in operands),
             tuple(
                 sum(isinstance(use.operation, LoadOp) for use in ref.uses)
@@ -234,7 +235,11 @@ class Merges:
         facts, result = self.facts(producer), producer.outputs[0]
         if facts.scans:
             self.fill(consumer)
-            followed = None if stores else follow(producer, consumer)
+            stored = storing(consumer, result) if stores else None
+            reader = stored if stores else consumer
+            followed = None if reader is None else follow(producer, reader)
+            if stored is not None:
+                stored.erase()
             return [] if followed is None else [followed]
         folds = facts.reduces and not self.facts(consumer).scans
         readers = [self._copy(consumer)]
