@@ -19,11 +19,12 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, StringAttr, i32, i64
+from xdsl.dialects.builtin import IndexType, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
+    opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
@@ -113,20 +114,23 @@ class ScanOpBase(AlongOpBase, ABC):
 
 class SortOpBase(AlongOpBase, ABC):
     """
-    `%s, … = d.sort %a, … along expr (among(%row, %t))? : i64, …`
+    `%s, … = d.sort (bitonic)? %a, … along expr (among(%row, %t))? : i64, …`
 
     At the point of place n what the values are at the point that comes n-th in rising order: of the
-    first value, of the second where that is equal, and so on. There are 2^m points.
+    first value, of the second where that is equal, and so on. There are 2^m points. What is bitonic
+    rises up to some point, and falls from there: then a merge does.
     """
 
-    custom_directives = (Value, SameType)
-    assembly_format = _FORMAT
+    bitonic = opt_prop_def(UnitAttr)
 
-    def __init__(self, values: Sequence[SSAValue], place: Expr) -> None:
+    custom_directives = (Value, SameType)
+    assembly_format = f"(`bitonic` $bitonic^)? {_FORMAT}"
+
+    def __init__(self, values: Sequence[SSAValue], place: Expr, *, bitonic: bool = False) -> None:
         indices, map, _ = index_parts([place], [])
         super().__init__(
             operands=[values, indices, []],
-            properties={"map": map},
+            properties={"map": map, "bitonic": UnitAttr() if bitonic else None},
             result_types=[[v.type for v in values]],
         )
 

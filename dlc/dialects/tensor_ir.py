@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     StringAttr,
     TensorType,
+    UnitAttr,
     i64,
 )
 from xdsl.interfaces import HasFolderInterface
@@ -288,30 +289,38 @@ class ScanOp(IRDLOperation):
 @irdl_op_definition
 class SortOp(IRDLOperation):
     """
-    `%s = tensor_ir.sort first 8 along 1 (%x) : tensor -> tensor`
+    `%s = tensor_ir.sort (bitonic)? first 8 along 1 (%x) : tensor -> tensor`
 
     The first elements along an axis, of 2^m, in rising order. Several inputs of one shape are
-    sorted together: by the first one, by the second where that is equal, and so on.
+    sorted together: by the first one, by the second where that is equal, and so on. What is bitonic
+    rises up to some point of the axis, and falls from there.
     """
 
     name = "tensor_ir.sort"
+    bitonic = opt_prop_def(UnitAttr)
     count = prop_def(IntegerAttr.constr(i64))
     axis = prop_def(IntegerAttr.constr(i64))
     inputs = var_operand_def(TensorType)
     results_ = var_result_def(TensorType)
     custom_directives = (Tensors, ResultTypes)
     assembly_format = (
-        "`first` $count `along` $axis ` ` `(` $inputs `)`"
+        "(`bitonic` $bitonic^)? `first` $count `along` $axis ` ` `(` $inputs `)`"
         " `:` custom<Tensors>(type($inputs)) custom<ResultTypes>(type($results_)) attr-dict"
     )
     traits = traits_def(Pure())
 
-    def __init__(self, axis: int, inputs: Sequence[SSAValue], count: int) -> None:
+    def __init__(
+        self, axis: int, inputs: Sequence[SSAValue], count: int, *, bitonic: bool = False
+    ) -> None:
         shape = list(shape_of(inputs[0]))
         shape[axis] = count
         super().__init__(
             operands=[inputs],
-            properties={"count": IntegerAttr(count, i64), "axis": IntegerAttr(axis, i64)},
+            properties={
+                "bitonic": UnitAttr() if bitonic else None,
+                "count": IntegerAttr(count, i64),
+                "axis": IntegerAttr(axis, i64),
+            },
             result_types=[[sized_tensor(element_of(v), shape) for v in inputs]],
         )
 

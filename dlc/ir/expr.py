@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Final
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, IntegerType
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -320,7 +320,8 @@ def constant_of(value: SSAValue) -> int | None:
 def range_of(value: SSAValue) -> Range:
     """
     Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
-    `index_range` that range, an `scf.for` its first and last index as far as its bounds are known.
+    `index_range` that range, an `scf.for` its first and last index as far as its bounds are known,
+    a number that is kept between two its limits.
     """
     if not isinstance(value, BlockArgument):
         if (index_range := getattr(value.owner, "index_range", None)) is not None:
@@ -341,14 +342,20 @@ def range_of(value: SSAValue) -> Range:
 def _integer_range(value: SSAValue) -> Range:
     """Inclusive bounds of an integer that is kept between constants."""
     owner = value.owner
+    if isinstance(owner, arith.ExtSIOp):
+        return _integer_range(owner.input)
     if isinstance(owner, arith.MinSIOp | arith.MaxSIOp):
         nearest = min if isinstance(owner, arith.MinSIOp) else max
         sides = zip(_integer_range(owner.lhs), _integer_range(owner.rhs), strict=True)
         low, high = (nearest(pair) for pair in sides)
         return low, high
-    if isinstance(owner, arith.SubiOp):
+    if isinstance(owner, arith.AddiOp | arith.SubiOp):
         (low, high), (least, most) = map(_integer_range, owner.operands)
-        return (low - most, high - least) if high - low + most - least < 2**62 else UNKNOWN
+        if isinstance(owner, arith.SubiOp):
+            least, most = -most, -least
+        bits = value.type.width.data if isinstance(value.type, IntegerType) else 64
+        wraps = low + least < -(2 ** (bits - 1)) or high + most >= 2 ** (bits - 1)
+        return UNKNOWN if wraps else (low + least, high + most)
     known = constant_of(value)
     return UNKNOWN if known is None else (known, known)
 

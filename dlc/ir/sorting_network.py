@@ -37,22 +37,33 @@ class Window:
         return thread // apart * (apart << self.held) + number * apart + within
 
 
-def windows(bits: int, held: int) -> Iterator[Window]:
+def windows(bits: int, held: int, *, bitonic: bool = False) -> Iterator[Window]:
     """
     The windows that sort 2^bits values, of which a thread holds 2^held: in the first and the last
-    one, those that stand side by side. It holds two at least, or there is one.
+    one, those that stand side by side. It holds two at least, or there is one. Values that rise up
+    to a place and fall from there need the last steps only: those that are half as far from each
+    other as there are values, a quarter as far, and so on.
     """
     assert held or not bits
+    if bitonic:
+        if bits > held or not bits:
+            yield Window(0, held, False, ())
+        yield from _halving(bits, held)
+        return
     first = [pair for run in range(1, held + 1) for pair in _merged(held, run)]
     yield Window(0, held, False, tuple(first))
     for run in range(held + 1, bits + 1):
         yield Window(run - held, held, True, tuple(_merged(held, held)))
-        left = run - held
-        while left:
-            count = min(held, left)
-            left -= count
-            pairs = tuple(pair for bit in reversed(range(count)) for pair in _apart(held, bit))
-            yield Window(left, held, False, pairs)
+        yield from _halving(run - held, held)
+
+
+def _halving(left: int, held: int) -> Iterator[Window]:
+    """The windows that sort each 2^left values that rise and fall."""
+    while left:
+        count = min(held, left)
+        left -= count
+        pairs = tuple(pair for bit in reversed(range(count)) for pair in _apart(held, bit))
+        yield Window(left, held, False, pairs)
 
 
 def _merged(held: int, run: int) -> Iterator[tuple[int, int]]:
@@ -87,8 +98,11 @@ class Step:
         return begin + within, begin + self.apart + other
 
 
-def steps(bits: int) -> Iterator[Step]:
-    """The steps that sort 2^bits values, each of 2^(bits - 1) pairs."""
+def steps(bits: int, *, bitonic: bool = False) -> Iterator[Step]:
+    """The steps that sort 2^bits values, each of 2^(bits - 1) pairs; see `windows`."""
+    if bitonic:
+        yield from (Step(1 << bit, False) for bit in reversed(range(bits)))
+        return
     for run in range(bits):
         yield Step(1 << run, True)
         for bit in reversed(range(run)):

@@ -43,7 +43,8 @@ def sort_plan(
 def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
     """
     The time of the blocks of a kernel that sorts rows, one after the other on an SM; 0 if it sorts
-    none. Comparisons and exchanges are partly at the same time; a block alone waits for each.
+    none. Comparisons and exchanges are partly at the same time; a block alone waits for each. What
+    is sorted, and what threads fold before, as a search does that tells what to sort, is loaded.
     """
     outer = outer_loop(kernel)
     sweeps = row_sweeps(list((outer or kernel).body.block.ops))
@@ -55,7 +56,8 @@ def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
     threads = plan.threads * plan.rows
     issue = waited = shared_bytes = words = 0.0
     for op in _sorts(sweeps):
-        every = list(windows(_bits(plan.length), _bits(plan.vector)))
+        bitonic = op.bitonic is not None
+        every = list(windows(_bits(plan.length), _bits(plan.vector), bitonic=bitonic))
         words = sum(register_words(r.type) for r in op.results)
         size = sum(element_bytes(r.type) for r in op.results)
         pairs = sum(len(window.pairs) for window in every)
@@ -67,6 +69,12 @@ def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
         waited += len(every) * (target.meeting_clocks + 2 * target.read_clocks)
         waited += 2 * pairs / plan.vector * 3 * words * target.dependent_clocks
         shared_bytes += size * plan.length * plan.rows
+    for op in sweeps:
+        if isinstance(op, loop.ReduceOp):
+            rounds = ceil(prod(op.hint(axis) for axis in op.axes) / plan.threads)
+            issue += rounds * threads * len(op.body.block.ops) / target.issue_lanes
+            waited += target.latency_clocks + target.meeting_clocks
+    waited += target.latency_clocks
     registers = ceil(words * plan.vector + OTHER_REGISTERS)
     held = max(1, occupancy(target, threads, registers, int(shared_bytes)).blocks)
     resident = min(held, ceil(blocks / target.sms))

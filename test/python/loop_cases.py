@@ -721,6 +721,20 @@ def sorted_rows(rows: int, columns: int) -> Case:
     return Case(f"sorted_rows_{rows}x{columns}", text, (x,), lambda x: expected, columns)
 
 
+def merged_rows(rows: int, columns: int) -> Case:
+    """Rows that rise up to some number and fall from there, in order, with where numbers were."""
+    generator = np.random.default_rng(1)
+    numbers = np.arange(columns, dtype=np.float32)
+    x = np.empty((rows, columns), np.float32)
+    for row in x:
+        first = generator.random(columns) < generator.random()
+        row[:] = np.concatenate([numbers[first], numbers[~first][::-1]])
+    text = sorted_rows(rows, columns).text.replace("loop.sort", "loop.sort bitonic")
+    text = text.replace("@sorted_rows", "@merged_rows")
+    expected = [np.sort(x), x.argsort(axis=1)]
+    return Case(f"merged_rows_{rows}x{columns}", text, (x,), lambda x: expected, columns)
+
+
 def pad_pointwise(rows: int, columns: int) -> Case:
     """Each element plus its left neighbour (1 at the edge), times a row's factor."""
     x, w = _normal(1, rows, columns), _normal(2, rows)

@@ -338,9 +338,18 @@ def scan(op: tensor_ir.ScanOp, values: Values) -> list[Array]:
 
 def sort(op: tensor_ir.SortOp, values: Values) -> list[Array]:
     axis, whole = op.axis.value.data, [values[v] for v in op.inputs]
+    if op.bitonic is not None:
+        check_bitonic(whole, axis)
     order = np.lexsort(whole[::-1], axis)
     first = np.take(order, range(op.count.value.data), axis)
     return [np.take_along_axis(v, first, axis) for v in whole]
+
+
+def check_bitonic(arrays: list[Array], axis: int) -> None:
+    """AssertionError unless what arrays have along an axis rises, then falls."""
+    ranks = np.argsort(np.lexsort(arrays[::-1], axis), axis)
+    falls = np.diff(np.moveaxis(ranks, axis, -1)) < 0
+    assert (np.diff(falls.astype(int)) >= 0).all()
 
 
 def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:

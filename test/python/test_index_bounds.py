@@ -8,12 +8,15 @@ import pytest
 import torch
 from torch.export import Dim
 from torch.nn import functional as F
-from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, i32, i64
+from xdsl.ir import Block
 
 import dlc
 from dlc.backend import LaunchError
 from dlc.dialects.main_function import attributes_of, main_of
 from dlc.frontend.export.fx import import_program
+from dlc.ir.expr import range_of
 from dlc.judge.random_inputs import random_arguments
 from dlc.transforms.tensor.decompose_torch import UnsupportedOperations
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
@@ -134,3 +137,17 @@ def test_values_that_do_not_fit_their_places_are_refused(shape: tuple[int, ...])
 
     with pytest.raises(UnsupportedOperations, match="cannot be broadcast to"):
         dlc.compile(program, (X, INDEX, torch.randn(shape)), backend="host")
+
+
+def test_clamped_numbers_have_bounds() -> None:
+    (x,) = Block(arg_types=[i32]).args
+    zero, nine, most = (arith.ConstantOp.from_int_and_width(n, 32) for n in (0, 9, 2**31 - 1))
+    low = arith.MaxSIOp(x, zero)
+    both = arith.MinSIOp(nine, low)
+    more = arith.AddiOp(both, nine)
+    ends = [arith.IndexCastOp(op, IndexType()) for op in (x, low, both, more)]
+    wide = arith.IndexCastOp(arith.ExtSIOp(more, i64), IndexType())
+    unknown, infinite = (float("-inf"), float("inf")), float("inf")
+    found = [range_of(op.result) for op in (*ends, wide)]
+    assert found == [unknown, (0, infinite), (0, 9), (9, 18), (9, 18)]
+    assert range_of(arith.AddiOp(both, most).result) == unknown  # it may wrap

@@ -65,7 +65,7 @@ def draw(n: int, dtype: torch.dtype, rows: int = 3) -> Tensor:
 
 TYPES = {
     torch.float32: 100, torch.bfloat16: 13, torch.float64: 64, torch.int64: 129, torch.int32: 7,
-    torch.uint8: 65, torch.bool: 24,
+    torch.uint8: 65, torch.bool: 24, torch.float16: 31,
 }  # fmt: skip
 
 
@@ -89,6 +89,13 @@ def test_sort_of_lines(n: int) -> None:
     """Sorted, reversed, and all equal lines."""
     rising = torch.arange(float(n))
     check(lambda x: torch.sort(x, stable=True), torch.stack([rising, -rising, rising * 0]))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort_of_all_halves(descending: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randperm(2**16, generator=generator).to(torch.int16).view(torch.float16)
+    check(lambda x: torch.sort(x, stable=True, descending=descending), x)
 
 
 @pytest.mark.usefixtures("short_runs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, product
+from itertools import chain, pairwise, product
 
 import pytest
 
@@ -11,9 +11,10 @@ from dlc.ir.sorting_network import steps, windows
 
 
 @pytest.mark.parametrize(("bits", "held"), [(0, 0), (1, 1), (3, 3), (2, 1), (3, 1), (3, 2)])
-def test_threads_sort_what_they_hold(bits: int, held: int) -> None:
+@pytest.mark.parametrize("bitonic", [False, True])
+def test_threads_sort_what_they_hold(bits: int, held: int, bitonic: bool) -> None:
     threads = range(1 << (bits - held))
-    every = list(windows(bits, held))
+    every = list(windows(bits, held, bitonic=bitonic))
     places = [
         [[window.place(Expr.of(t), n).constant for n in range(1 << held)] for t in threads]
         for window in every
@@ -22,7 +23,7 @@ def test_threads_sort_what_they_hold(bits: int, held: int) -> None:
         assert sorted(chain(*at)) == list(range(1 << bits))
     side_by_side = [list(range(t << held, (t + 1) << held)) for t in threads]
     assert places[0] == places[-1] == side_by_side
-    for given in product((0, 1), repeat=1 << bits):
+    for given in given_to(bits, bitonic):
         values = list(given)
         for window, at in zip(every, places, strict=True):
             for own in at:
@@ -33,11 +34,18 @@ def test_threads_sort_what_they_hold(bits: int, held: int) -> None:
         assert values == sorted(given)
 
 
+def given_to(bits: int, bitonic: bool) -> list[tuple[int, ...]]:
+    """All zeros and ones, or those that rise and then fall, or fall and then rise."""
+    every = list(product((0, 1), repeat=1 << bits))
+    return [g for g in every if not bitonic or sum(a != b for a, b in pairwise(g)) <= 2]
+
+
+@pytest.mark.parametrize("bitonic", [False, True])
 @pytest.mark.parametrize("bits", range(4))
-def test_a_thread_alone_sorts(bits: int) -> None:
-    for given in product((0, 1), repeat=1 << bits):
+def test_a_thread_alone_sorts(bits: int, bitonic: bool) -> None:
+    for given in given_to(bits, bitonic):
         values = list(given)
-        for step in steps(bits):
+        for step in steps(bits, bitonic=bitonic):
             for pair in range(1 << (bits - 1)):
                 lower, upper = (at.constant for at in step.places(Expr.of(pair)))
                 two = values[lower], values[upper]

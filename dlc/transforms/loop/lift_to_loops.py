@@ -231,9 +231,10 @@ class _KernelBuilder:
                 values = self._read_all(b, self.op.inputs, axes)
                 place = axes[axis.value.data]
                 return self._along(b, loop.ScanOp(monoid.data, values, place))
-            case tensor_ir.SortOp(axis=axis):
+            case tensor_ir.SortOp(axis=axis, bitonic=bitonic):
                 values = self._read_all(b, self.op.inputs, axes)
-                return self._along(b, loop.SortOp(values, axes[axis.value.data]))
+                place = axes[axis.value.data]
+                return self._along(b, loop.SortOp(values, place, bitonic=bitonic is not None))
             case tensor_ir.FoldOp():
                 return [self._fold(b, self.op, axes)]
             case tensor_ir.GatherOp():

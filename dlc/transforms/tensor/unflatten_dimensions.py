@@ -148,7 +148,8 @@ class _Unflattening:
                 return tensor_ir.ScanOp(op.monoid.data, axis, operands)
             case tensor_ir.SortOp():
                 (axis,) = self.parts.places(op.inputs[0])[op.axis.value.data]
-                return tensor_ir.SortOp(axis, operands, op.count.value.data)
+                bitonic = op.bitonic is not None
+                return tensor_ir.SortOp(axis, operands, op.count.value.data, bitonic=bitonic)
             case tensor_ir.IndexMapOp():
                 return self._index_map(op, operands)
             case tensor_ir.GatherOp():

@@ -36,7 +36,8 @@ class CooperativeReducePass(SchedulingPass):
     inner loop is dealt over the same threads, so that a thread meets the same elements in each:
     along its last axis and, where that is too short for all of them, the axes before it.
     A scan goes along the loop, the threads and the run of each, which keep the order of its points;
-    a sort along threads and runs, which take all of its row at once.
+    a sort along threads and runs, which take all of its row at once. Beside a sort, loops of no
+    more points than threads have runs of one.
 
     *Legal when* no loop holds another: monoids are commutative, and a thread folds every n-th run
     of the row.
@@ -117,8 +118,9 @@ class CooperativeReducePass(SchedulingPass):
 
         thread = replace_axes(launch, [*grid.values(), *inside], meaning)[lane]
         loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+        sorts = bool(_sorted(launch))
         for op in loops:
-            _deal(op, thread, self.threads, vector)
+            _deal(op, thread, self.threads, _run(op, self.threads, vector, sorts))
             if isinstance(op, tile.ReduceOp):
                 combine_after(op, thread)
         fastest = ", neighbours in a warp" if self.order == "rows" else ""
@@ -165,6 +167,12 @@ def _sorted(launch: tile.LaunchOp) -> list[int]:
 def _scans(op: AxesOp) -> bool:
     """True if a loop is one along which scans or sorts go."""
     return any(isinstance(inner, AlongOpBase) for inner in op.body.block.ops)
+
+
+def _run(op: AxesOp, threads: int, vector: int, sorts: bool) -> int:
+    """Beside a sort, what a thread takes in a run of a loop that would leave threads idle."""
+    points = op.extent(op.axes[-1])
+    return 1 if sorts and not _scans(op) and points <= threads else vector
 
 
 def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:

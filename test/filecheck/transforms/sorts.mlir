@@ -36,3 +36,32 @@
     }
   }
 }
+
+// What rises and then falls is compared half a row apart first: 4 points, then 2, then side by side.
+
+// TILE: %m = tile.sort bitonic %v along %t * 2 + %kv : i32
+
+// SHARED: @merges
+// SHARED: kernel.barrier
+// SHARED-NEXT: %{{.*}} = kernel.load %m_row[%trow, %t]
+// SHARED-NEXT: %{{.*}} = kernel.load %m_row[%trow, %t + 4]
+// SHARED-NEXT: %{{.*}} = arith.minsi
+// SHARED-NEXT: %{{.*}} = arith.maxsi
+// SHARED-NEXT: kernel.store %{{.*}}, %m_row[%trow, %t]
+// SHARED: kernel.barrier
+// SHARED: kernel.barrier
+// SHARED-NOT: kernel.barrier
+
+// ALONE: @merges
+// ALONE: kernel.alloc_local : memref<8xi32
+// ALONE: scf.for %pair
+// ALONE: kernel.load %m_row[%pair + 4]
+%z = loop.kernel @merges(%x: memref<6x8xi32> = %x) -> (%z: memref<6x8xi32>) {
+  loop.for %row in 6 {
+    loop.for %k in 8 {
+      %v = loop.load %x[%row, %k] : memref<6x8xi32>
+      %m = loop.sort bitonic %v along %k : i32
+      loop.store %m, %z[%row, %k] : memref<6x8xi32>
+    }
+  }
+}

@@ -69,7 +69,8 @@ class _Sort:
         if len(values) == 1 < threads:
             fail(op, "expected a sort of two values of each thread, or more, found one")
         width = (len(values) - 1).bit_length()
-        first, *others = windows(width + (threads - 1).bit_length(), width)
+        bits = width + (threads - 1).bit_length()
+        first, *others = windows(bits, width, bitonic=op.bitonic is not None)
         _compare_all(to, values, first)
         if others:
             values = self._exchanged(values, first, others)
@@ -176,7 +177,7 @@ def _sort_alone(to: ReduceLowering, op: tile.SortOp, apart: Sequence[BlockArgume
         for v in op.results
     ]
     to.builder.insert(_up_to(loop, op, refs, row))
-    for step in steps((points - 1).bit_length()):
+    for step in steps((points - 1).bit_length(), bitonic=op.bitonic is not None):
         with to.loop(points // 2, "pair", unroll=False) as pair, to.each(apart):
             at = [[*row, place] for place in step.places(Expr.of(pair))]
             found = _in_order(to, *(_loaded(to, refs, place) for place in at))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 
-from xdsl.dialects.builtin import AnyFloat, bf16, f64, i1, i32, i64
+from xdsl.dialects.builtin import AnyFloat, bf16, f16, f64, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
@@ -15,7 +15,7 @@ from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_unsigned, width
-from dlc.transforms.tensor.decompositions.searching_steps import STEP, strides
+from dlc.transforms.tensor.decompositions.searching_steps import STEP
 
 COUNTED_RUN = 16
 """The elements that are ordered by counting those before each, in the kernels around."""
@@ -24,6 +24,10 @@ BLOCK_RUN = 4096
 chip has, and each of its threads holds a few."""
 LAUNCH = 2**21
 """The comparisons that take no longer than the launch of a kernel."""
+STEP_BITS = 8
+"""The bits that a step of two searches by a block finds of each: 512 threads try a place each."""
+HALF = 16
+"""The bits of each half of a number of 32."""
 LOW = 32
 """The bits of an index beside those of what it orders, in 64 bits."""
 
@@ -32,7 +36,7 @@ def ordering_pays(c: Lowering, n: int, lines: int, results: int) -> bool:
     """
     True if to order each of some lines of `n` elements, and to search them for each of the results,
     is faster than to compare each result with `n` elements: a step of a search takes as long as
-    `STEP` comparisons, a merge twice as long, six steps of a sort as long as one comparison, and
+    `STEP` comparisons, a merge as long as three, six steps of a sort as long as one comparison, and
     each is a launch, beside those that find and use what is ordered. Lines as long as a size are
     not ordered, as that takes more steps the longer they are.
     """
@@ -41,7 +45,7 @@ def ordering_pays(c: Lowering, n: int, lines: int, results: int) -> bool:
     lines, results, steps = c.likely(lines), c.likely(results), n.bit_length()
     merges = (max(0, ceil(n / BLOCK_RUN) - 1)).bit_length()
     compared = min(n, BLOCK_RUN).bit_length() ** 2 // 12
-    ordering = lines * n * (compared + merges * 2 * STEP) + (5 + merges) * LAUNCH
+    ordering = lines * n * (compared + merges * 3) + (5 + merges) * LAUNCH
     return results * n > ordering + STEP * steps * results
 
 
@@ -63,10 +67,19 @@ def key_of(x: Scalar, descending: bool) -> Scalar:
     return ~key if descending else key
 
 
+def key_of_half(x: Scalar, descending: bool) -> Scalar:
+    """`key_of` of an f16, calculated in f32, in 16 bits: 2^-112 times it has the same ones."""
+    limit = 2.0**-96
+    x = x * 2.0**-112
+    x = (x > limit).select(limit, (x < -limit).select(-limit, x))
+    key = (key_of(x, descending=False) >> 13).minimum(2**15 - 1)
+    return ~key if descending else key
+
+
 def key_bits(element: Attribute) -> int:
     """The bits of a key of a type, the sign among them; those below are zeros in a wider one."""
     if isinstance(element, AnyFloat):
-        return 64 if element == f64 else 16 if element == bf16 else 32
+        return 64 if element == f64 else 16 if element in (bf16, f16) else 32
     return 2 if element == i1 else 9 if is_unsigned(element) else width(element)
 
 
@@ -84,7 +97,8 @@ def in_order(
     shape = list(shape_of(value))
     rows, n = [*shape[:dim], *shape[dim + 1 :]], shape[dim]
     rank, element = len(rows), element_of(value)
-    keys = c.elementwise(lambda x: key_of(x, descending), c.wide(value), shape=shape, hint="key")
+    key = key_of_half if element == f16 else key_of
+    keys = c.elementwise(lambda x: key(x, descending), c.wide(value), shape=shape, hint="key")
     keys = c.move(keys, [*dims(dim), dimension(rank), *dims(rank)[dim:]], [*rows, n])
     low, least = LOW, key_bits(element) if bits is None else bits
     if not isinstance(n, Size) and least + (n - 1).bit_length() <= 32:
@@ -208,73 +222,146 @@ def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
 
 def _merged(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     """
-    The first elements of each pair of runs along the last axis, in order.
-
-    How many of the first `p` elements are from the first run is found by binary search along their
-    diagonal (Green, McColl, Bader, "GPU merge path", ICS 2012): so no element waits for another.
+    The first elements of each pair of runs along the last axis, in order, a tile of them by each
+    block: what it takes of the first run rises, and what it takes of the second one falls, where
+    that is read from its end.
     """
     *rows, runs, length = shape_of(parts[0])
-    rank = len(rows)
-    shape = [*rows, runs // 2, count]
-    place = c.iota(rank + 1, shape)
-    pair, found = dimension(rank), dimension(rank + 2)
+    rank, both = len(rows), 2 * length
+    tile = power_of_two(min(BLOCK_RUN, count))
+    tiles = ceil(count / tile)
+    parts = [c.reshape(part, [*rows, runs // 2, both]) for part in parts]
+    shape = [*rows, runs // 2, tiles, tile]
+    taken = _splits(c, parts[0], tile, tiles)
+    begin, end = (c.move(taken, [*dims(rank + 2), fixed(e)], shape) for e in (0, 1))
 
-    def computed(function: Callable[..., Scalar], *inputs: SSAValue, hint: str) -> SSAValue:
-        """A function of numbers, which are calculated in 32 bits where they fit."""
-        narrow = i64 if runs * length >= 2**31 else i32
-        return c.elementwise(
-            lambda *scalars: function(*(x.to(narrow) for x in scalars)).to(i64),
-            *inputs,
-            shape=shape,
-            hint=hint,
+    def place(begin: Scalar, end: Scalar, number: Scalar, within: Scalar) -> Scalar:
+        """Where an element is that a tile takes; -1 in the middle of a tile that is not full."""
+        before = number * tile
+        last = (before + tile).minimum(both) - end
+        second = before - begin + (tile - 1 - within)
+        other = (second < last).select(second + length, -1)
+        return (within < end - begin).select(begin + within, other)
+
+    numbers = c.iota(rank + 1, shape), c.iota(rank + 2, shape)
+    at = _whole(c, place, begin, end, *numbers, most=both, shape=shape, hint="place")
+    inside = _whole(
+        c, lambda n: n.maximum(0).minimum(both - 1), at, most=both, shape=shape, hint="place"
+    )
+    dealt = [
+        gathered(c, part, [inside], [*dims(rank + 1), dimension(rank + 3)], shape) for part in parts
+    ]
+    if tiles * tile > both:
+        dealt = [
+            c.elementwise(lambda n, x: (n < 0).select(_most(x.element), x), at, v, shape=shape)
+            for v in dealt
+        ]
+    op = SortOp(rank + 2, dealt, tile, bitonic=True)
+    c.insert(op, "run")
+    shape = [*rows, runs // 2, tiles * tile]
+    first = [*shape[:-1], count]
+    return [c.move(c.reshape(r, shape), dims(rank + 2), first) for r in op.results]
+
+
+def _splits(c: Lowering, pairs: SSAValue, tile: int, tiles: int) -> SSAValue:
+    """
+    Of pairs of runs, which stand behind each other along the last axis: how many of the elements
+    before each tile of what is in order are of the first run, and how many of those before its end.
+
+    That is found by searches along diagonals (Green, McColl, Bader, "GPU merge path", ICS 2012): so
+    no tile waits for another. A step of both compares at as many places at once as a block has
+    threads, or less: how many are passed is a half of one number each.
+    """
+    *rows, both = shape_of(pairs)
+    rank, length = len(rows), both // 2
+    ends, bits = [*rows, tiles, 2], length.bit_length()
+    each = ceil(bits / ceil(bits / STEP_BITS))
+    tried = [*ends, 2**each]
+    place = _whole(
+        c,
+        lambda n, end: ((n + end) * tile).minimum(both),
+        c.iota(rank, ends),
+        c.iota(rank + 1, ends),
+        most=both,
+        shape=ends,
+        hint="place",
+    )
+    taken = _whole(c, lambda p: (p - length).maximum(0), place, most=both, shape=ends, hint="taken")
+    wide, end, way = c.spread(place, [rank + 2], tried), *(c.iota(rank + n, tried) for n in (1, 2))
+    for shift in range(bits - each, -each, -each):
+        step = 2 ** max(shift, 0)
+        at = _whole(
+            c,
+            lambda t, n, step=step: t + n * step + (step - 1),
+            c.spread(taken, [rank + 2], tried),
+            way,
+            most=both,
+            shape=tried,
+            hint="at",
         )
-
-    def first(part: SSAValue, index: SSAValue) -> SSAValue:
-        return gathered(c, part, [index], [*dims(rank), pair * 2, found], shape)
-
-    def second(part: SSAValue, index: SSAValue) -> SSAValue:
-        return gathered(c, part, [index], [*dims(rank), pair * 2 + 1, found], shape)
-
-    taken = computed(lambda p: (p - length).maximum(0), place, hint="taken")
-    for stride in strides(length):
-        # One more than those that are tried to be taken is never read: of none, none are taken.
-        last = computed(
-            lambda t, p, stride=stride: (t + stride).minimum(p).minimum(length).maximum(1) - 1,
-            taken,
-            place,
-            hint="last",
+        first = _whole(
+            c, lambda t: t.maximum(0).minimum(length - 1), at, most=both, shape=tried, hint="first"
         )
-        beside = computed(lambda n, p: (p - n - 1).maximum(0), last, place, hint="beside")
-        x, y = first(parts[0], last), second(parts[0], beside)
-        taken = c.elementwise(
-            lambda t, n, x, y: (y < x).select(t, n + 1),
-            taken,
-            last,
+        second = _whole(
+            c,
+            lambda t, p: (p - t - 1).maximum(0).minimum(length - 1) + length,
+            at,
+            wide,
+            most=both,
+            shape=tried,
+            hint="second",
+        )
+        x, y = (
+            gathered(c, pairs, [n], [*dims(rank), dimension(rank + 3)], tried)
+            for n in (first, second)
+        )
+        passed = c.elementwise(
+            lambda t, p, e, x, y: (
+                ((t < p.minimum(length)) & ~(y < x)).to(i32) << (e.to(i32) * HALF)
+            ),
+            at,
+            wide,
+            end,
             x,
             y,
-            shape=shape,
+            shape=tried,
+            hint="passed",
+        )
+        passed = c.reduce("add", [rank + 1, rank + 2], passed, hint="passed")
+        taken = _whole(
+            c,
+            lambda t, e, n, step=step: t + ((n >> e * HALF) & (2**HALF - 1)) * step,
+            taken,
+            c.iota(rank + 1, ends),
+            c.spread(passed, [rank + 1], ends),
+            most=both,
+            shape=ends,
             hint="taken",
         )
-    taken = computed(lambda t, p: t.minimum(p), taken, place, hint="taken")
-    ends = [
-        computed(lambda t: t.minimum(length - 1), taken, hint="first"),
-        computed(lambda t, p: (p - t).minimum(length - 1), taken, place, hint="second"),
-    ]
-    x, y = first(parts[0], ends[0]), second(parts[0], ends[1])
+    return taken
 
-    def chosen(t: Scalar, p: Scalar, x: Scalar, y: Scalar, one: Scalar, other: Scalar) -> Scalar:
-        return ((p - t >= length) | ((t < length) & ~(y < x))).select(one, other)
 
-    def of(one: SSAValue, other: SSAValue) -> SSAValue:
-        return c.elementwise(chosen, taken, place, x, y, one, other, shape=shape, hint="run")
+def _most(element: Attribute) -> int:
+    """The largest number of a type."""
+    return 2**63 - 1 if element == i64 else 2**31 - 1
 
-    if len(parts) == 1:
-        return [of(x, y)]
-    which = of(ends[0], c.elementwise(lambda n: ~n, ends[1], shape=shape, hint="second"))
-    index = c.elementwise(lambda n: (n < 0).select(~n, n), which, shape=shape, hint="index")
-    run = c.elementwise(lambda n: (n < 0).select(n.of(1), n.of(0)), which, shape=shape, hint="of")
-    row, at = dimension(rank + 2), dimension(rank + 3)
-    return [gathered(c, p, [run, index], [*dims(rank), pair * 2 + row, at], shape) for p in parts]
+
+def _whole(
+    c: Lowering,
+    function: Callable[..., Scalar],
+    *inputs: SSAValue,
+    most: int,
+    shape: Sequence[int],
+    hint: str,
+) -> SSAValue:
+    """A function of numbers up to `most` or some times it, which 32 bits have room for or not."""
+    within = i32 if most < 2**29 else i64
+    return c.elementwise(
+        lambda *scalars: function(*(x.to(within) for x in scalars)).to(i64),
+        *inputs,
+        shape=shape,
+        hint=hint,
+    )
 
 
 def _ordered(c: Lowering, descending: bool) -> Lowered:
