@@ -34,18 +34,19 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
     ("l:002", "canonicalize-loops"),  # loads, selects and axes in their simplest form
     ("l:003", "hoist-invariants"),  # invariant work moves out, equal work is done once
-    ("l:004", "keep-dimensions"),  # what is copied with dimensions of 1 is stored with them
-    ("l:005", "update-in-place"),  # what is written back to an argument is computed there
-    ("l:006", "reorder-sums"),  # what is summed over windows is summed before it is multiplied
-    ("l:007", "fuse-loops"),  # kernels merge where that is faster
-    ("l:008", "join-dimensions"),  # what readers take as one dimension is stored as one
-    ("l:009", "add-parts"),  # a fold adds up what blocks that share K have of a product
-    ("l:010", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
-    ("l:011", "pack-operands"),  # operands that lie against the grain are laid out first
-    ("l:012", "fold-in-parts"),  # folds of what a product gives begin where its sums are
-    ("l:013", "flatten-places"),  # places of windows are one axis, wherever rows end
-    ("l:014", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:015", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:004", "reuse-results"),  # what is computed twice is computed once
+    ("l:005", "keep-dimensions"),  # what is copied with dimensions of 1 is stored with them
+    ("l:006", "update-in-place"),  # what is written back to an argument is computed there
+    ("l:007", "reorder-sums"),  # what is summed over windows is summed before it is multiplied
+    ("l:008", "fuse-loops"),  # kernels merge where that is faster
+    ("l:009", "join-dimensions"),  # what readers take as one dimension is stored as one
+    ("l:010", "add-parts"),  # a fold adds up what blocks that share K have of a product
+    ("l:011", "split-factors"),  # factors of f32 are laid out in parts, where that is asked for
+    ("l:012", "pack-operands"),  # operands that lie against the grain are laid out first
+    ("l:013", "fold-in-parts"),  # folds of what a product gives begin where its sums are
+    ("l:014", "flatten-places"),  # places of windows are one axis, wherever rows end
+    ("l:015", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:016", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner
