@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import hypot
 
+from xdsl.ir import Operation
+
 from dlc.analysis.loop.cost import work_of
-from dlc.dialects.loop import KernelOp, ReduceOp, has_ends_of_data
+from dlc.dialects.loop import KernelOp, LoadOp, ReduceOp, has_ends_of_data
 from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import read_along_sizes, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
@@ -34,6 +36,8 @@ CLEARLY = 1.25
 """The ratio of two times from which on one is clearly less, whatever kernels merge later."""
 LOADED = 8
 """Operations of multiply-adds in the time in which an SM's L1 cache gives what a load asks for."""
+AT_ONCE = 4
+"""The iterations of a loop whose end is data that nvcc has loads of in flight at once."""
 STEP_CLOCKS = 16
 """The least clocks of an iteration that waits for the one before, its loads pipelined."""
 
@@ -118,6 +122,24 @@ def _fastest(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Iterato
     yield Form(kernel, cost, apart=apart)
 
 
+def _step_seconds(kernel: KernelOp, target: Target) -> float:
+    """An iteration that waits for the one before, or a few that wait for their loads together."""
+    waits = max(
+        (_waits(op, op) for op in kernel.walk() if isinstance(op, ReduceOp) and op.about),
+        default=0,
+    )
+    return max(STEP_CLOCKS / target.clock, waits * target.latency_seconds / AT_ONCE)
+
+
+def _waits(op: Operation, reduce: ReduceOp) -> int:
+    """How many loads follow each other in an iteration of a reduce, the last for an operation."""
+    values = op.yielded.values if isinstance(op, ReduceOp) else op.operands
+    owners = [v.owner for v in values if isinstance(v.owner, Operation)]
+    inside = [o for o in owners if o is not reduce and reduce.is_ancestor(o)]
+    before = max((_waits(o, reduce) for o in inside), default=0)
+    return before + isinstance(op, LoadOp)
+
+
 def _repeating_seconds(copy: KernelOp, again: Cost, count: int, target: Target) -> float:
     """
     What a kernel takes more whose reduces are repeated at each point. Each is waited for, but by
@@ -177,7 +199,7 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         computing,
         (2 if reduces else 1) * target.start_seconds,  # what is combined waits for what is loaded
         target.start_seconds + drawn,
-        first + steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
+        first + steps / (rows.parts if rows else 1) * _step_seconds(kernel, target),
         scan_seconds(kernel, target),
         sort_seconds(kernel, target),
     )
