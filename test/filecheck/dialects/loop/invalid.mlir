@@ -98,7 +98,7 @@ func.func @main() -> () {
   }
   func.return
 }
-// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, moments, argmax_last, argmin_last, logaddexp), found 'plus'
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, exp2sum, moments, argmax_last, argmin_last, logaddexp), found 'plus'
 
 // -----
 

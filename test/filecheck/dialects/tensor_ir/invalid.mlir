@@ -64,7 +64,7 @@ func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
-  // CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, moments, argmax_last, argmin_last, logaddexp), found 'xor'
+  // CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, exp2sum, moments, argmax_last, argmin_last, logaddexp), found 'xor'
   %0 = tensor_ir.reduce xor over [1] (%x) : tensor<4x4xf32> -> tensor<4xf32>
   func.return
 }

@@ -71,7 +71,7 @@ tile.kernel @k(%x: memref<8xf32> = %x) -> () {
     }
   }
 }
-// CHECK: expected a rising expsum, found add
+// CHECK: expected a rising expsum or exp2sum, found add
 
 // -----
 

@@ -130,7 +130,7 @@ tile.kernel @combine_monoid() -> () {
     %r = tile.combine sum %v across(%t) : f32
   }
 }
-// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, moments, argmax_last, argmin_last, logaddexp), found 'sum'
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, exp2sum, moments, argmax_last, argmin_last, logaddexp), found 'sum'
 
 // -----
 
