@@ -26,8 +26,8 @@ REASONS = {
     "are read again, which the roofline does not count. One kernel would have to hold whole "
     "windows, groups or columns of channels in a block.",
     r"ordering/(sort|topk)": "A block compares each of 4096 elements 78 times and exchanges it 27 "
-    "times; of longer lines, each merge of two is a kernel that reads and writes all elements, and "
-    "a step of its search a load for each, which the estimate takes for one of the L2 cache.",
+    "times, in 64 bits where a value and its place have no room in 32; of longer lines, each merge "
+    "of two is a kernel that reads and writes all elements.",
     r"ordering/embedding_bag": "Bags read each row that they name, from L2 where they name it "
     "again; the roofline has each row of the table once.",
     r"ordering/": "Data decide what is read: updates are put in the order of their places first, a "
