@@ -107,6 +107,15 @@ def choose_together(
     return chosen
 
 
+def seconds_together(kernels: Sequence[loop.KernelOp], target: Target) -> float | None:
+    """The time of products in one launch, which nothing follows, as `choose_together` tiles them;
+    None where it leaves them as they are."""
+    products = [_product(kernel, target) for kernel in kernels]
+    problems = [tiled.problem for tiled in products if tiled is not None]
+    found = fastest_together(problems, target) if len(problems) == len(kernels) else None
+    return None if found is None else found.seconds
+
+
 def _product(kernel: loop.KernelOp, target: Target) -> Tiled | None:
     """A kernel as a product in tiles that nothing is computed again for, and that has no sizes."""
     if not all(isinstance(n, int) for ref in kernel.refs for n in shape_of(ref.type)):

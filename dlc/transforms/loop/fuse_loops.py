@@ -16,6 +16,8 @@ from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.remarks import remark
+from dlc.schedule.estimate import beside_seconds
+from dlc.schedule.heuristics import seconds_together
 from dlc.target import Target, target_of
 from dlc.text import unique_name
 from dlc.transforms.loop.fusion.apart import swept_apart
@@ -290,7 +292,24 @@ class _Fusion:
             if must_pay and (known := seconds + sum(rest := least[number:])) >= apart:
                 return _Trial(producer, tuple(consumers), known, apart, bool(rest)), []
             merged.append(found)
+        if must_pay and self._share_a_launch(producer, consumers):
+            costs = [self.merges.facts_of(found).cost for found in merged]
+            own = beside_seconds([self.merges.facts(k).cost for k in consumers], self.target)
+            for consumer in consumers:
+                self.merges.fill(consumer)
+            tiled = seconds_together(consumers, self.target)
+            apart = own if tiled is None else min(own, tiled)
+            apart += sum(self.merges.facts(k).seconds for k in old if k not in consumers)
+            seconds = beside_seconds(costs, self.target)
+            if seconds >= apart:
+                return _Trial(producer, tuple(consumers), seconds, apart), []
         return _Trial(producer, tuple(consumers), seconds, apart), merged
+
+    def _share_a_launch(self, producer: KernelOp, consumers: Sequence[KernelOp]) -> bool:
+        """True if products of rows that are folded read the same, as queries, keys and values do:
+        their launches are joined, with the fold in them or without."""
+        products = all(self.merges.facts(consumer).operands for consumer in consumers)
+        return len(consumers) > 1 and products and self.merges.facts(producer).reduces
 
     def _obstacle(self, producer: KernelOp, consumers: Sequence[KernelOp]) -> str | None:
         """The reason why a kernel is not merged into those that read its result, if any."""

@@ -25,7 +25,7 @@ from dlc.ir.monoid import EXPSUM
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
 from dlc.ir.sizes import Size
 from dlc.ir.structure import structure
-from dlc.schedule.estimate import estimate
+from dlc.schedule.estimate import Cost, estimate
 from dlc.target import Target
 from dlc.transforms.loop.fusion.cascades import has_cascades, join_cascades
 from dlc.transforms.loop.fusion.flattened import grouped, unflattened
@@ -54,8 +54,8 @@ _COPYING = (ForOp, LoadOp, *get_args(Widening), StoreOp, YieldOp)
 class Facts:
     """The properties of kernels of one structure that fusion decides by."""
 
-    seconds: float
-    """The estimated time of a launch."""
+    cost: Cost
+    """The estimate of a launch."""
     obstacle: str | None
     """The reason why such a kernel cannot be merged into another, if it cannot."""
     reduces: bool
@@ -74,6 +74,11 @@ class Facts:
     """True if it is one in a wider type."""
     elements: int
     """The most that an output has, at the sizes that are likely."""
+
+    @property
+    def seconds(self) -> float:
+        """The estimated time of a launch."""
+        return self.cost.seconds
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Merges:
         operands = operands_of(kernel)
         scans = any(isinstance(op, AlongOpBase) for op in kernel.walk())
         return Facts(
-            estimate(kernel, self.target).seconds,
+            estimate(kernel, self.target),
             inlinable(kernel, follows=scans),
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
             scans,
