@@ -29,7 +29,7 @@ from dlc.frontend.export.fx import import_program
 from dlc.passes import STEPS
 from dlc.simulator import run_module
 from dlc.target import TARGETS, Target
-from dlc.transforms.loop import fuse_loops
+from dlc.transforms.loop.fusion import fusing
 
 LOOPS = [step.pass_name for step in STEPS if step.stage == "loop"]
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
@@ -278,7 +278,7 @@ def test_what_scans_stores_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         if kernel.name_ in {"matmul", "cumsum"}:
             kernel.attributes["fuse"] = StringAttr("never")
     with monkeypatch.context() as once:
-        once.setattr(fuse_loops, "groups_in", lambda kernels: iter(()))
+        once.setattr(fusing, "groups_in", lambda kernels: iter(()))
         apply(module, "fuse-loops")
     for kernel in kernels_in(module, KernelOp):
         kernel.attributes.pop("fuse", None)

@@ -30,8 +30,7 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import get_target
-from dlc.transforms.loop import fuse_loops
-from dlc.transforms.loop.fusion import merging
+from dlc.transforms.loop.fusion import fusing, merging
 from dlc.transforms.loop.fusion.chaining import chain_into
 from dlc.transforms.loop.fusion.inline import inline_producer
 from dlc.transforms.loop.fusion.merging import MAX_COPIED
@@ -533,7 +532,7 @@ def test_a_long_chain_is_merged_in_few_steps(monkeypatch: pytest.MonkeyPatch) ->
     merges: list[int] = []
     texts: list[str] = []
     for chain in (chain_into, lambda *_: []):
-        monkeypatch.setattr(fuse_loops, "chain_into", chain)
+        monkeypatch.setattr(fusing, "chain_into", chain)
         module = loops(steps, (8, 8), (8, 8))
         merges.append(len([r for r in run(module, "fuse-loops") if ": merged" in r]))
         texts.append(str(module))

@@ -27,6 +27,7 @@ from dlc.ir.sizes import Size
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import Cost, estimate
 from dlc.target import Target
+from dlc.transforms.loop.fusion.beside import beside
 from dlc.transforms.loop.fusion.cascades import has_cascades, join_cascades
 from dlc.transforms.loop.fusion.flattened import grouped, unflattened
 from dlc.transforms.loop.fusion.following import follow
@@ -182,6 +183,15 @@ class Merges:
             best = min(found, key=lambda m: self.facts_of(m).seconds, default=None)
             self._merged[key] = best
         return self._merged[key]
+
+    def put_beside(self, earlier: KernelOp, later: KernelOp) -> Merged:
+        """`later` as it is when it does what `earlier` does, too, for which `beside` is legal."""
+        key = ("beside", *self._wired([earlier], later))
+        if (merged := self._merged.get(key)) is None:
+            self.fill(earlier)
+            self.fill(later)
+            merged = self._merged[key] = self._finished(beside(earlier, later), [earlier], later)
+        return merged
 
     def merge_all(self, producers: Sequence[KernelOp], consumer: KernelOp) -> Merged:
         """
