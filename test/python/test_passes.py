@@ -69,6 +69,11 @@ def largest(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return (x @ w).amax(1)
 
 
+def shares(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    most = x.amax(-1, keepdim=True)
+    return x.exp() / x.exp().sum(-1, keepdim=True), x - most, most
+
+
 def siblings(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.relu(x @ v), x @ w
 
@@ -94,6 +99,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (torch.amax, (*ones((16384, 64)), 0)),
     (scored, ones((8, 1024), (64, 1024))),
     (largest, ones((2048, 64), (64, 2048))),
+    (shares, ones((8, 64))),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
     (torch.conv_transpose2d, ones((64, 128, 16, 16), (128, 64, 2, 2))),
     (pooled, ones((16, 64, 28, 28))),
