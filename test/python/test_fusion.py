@@ -470,6 +470,7 @@ def test_it_is_stored_by_the_reader_with_which_it_pays_most() -> None:
 
 @pytest.mark.parametrize("shape", [(5, 7, 33), (2, 3, 1), (4, 1, 100)])
 def test_numbers_of_moments_that_several_read(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)  # of two numbers the variance may be anything, which then divides
     args = torch.randn(shape) + 100, torch.randn(shape[1]), torch.rand(shape[1])
     program = dlc.compile(running_norm, args, target="sm_90", backend="host")
     for found, exact in zip(program(*args), running_norm(*(a.double() for a in args))):
