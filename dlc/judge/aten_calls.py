@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 VIEWS = ("view.default", "_unsafe_view.default")
+STABLE = {"sort.default": "sort.stable", "argsort.default": "argsort.stable"}
+"""Orders of which PyTorch leaves open where equal elements come to lie; dlc keeps theirs."""
 ATTENTION = "scaled_dot_product_attention.default"
 
 
@@ -25,6 +27,10 @@ def call(
     arguments by name; dtypes are texts. `source` is the type of `self` to the program. `on_weights`
     makes the probabilities of attention what they are to be. Raises what PyTorch does.
     """
+    if overload == "topk.default":
+        return _first_of_order(**given)
+    if overload in STABLE:
+        overload, given = STABLE[overload], {**given, "stable": True}
     name, _, variant = overload.partition(".")
     function = getattr(getattr(torch.ops.aten, name), variant)
     if overload == "view.dtype":  # of the bits that the program has
@@ -49,6 +55,14 @@ def call(
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     outputs = [t.resolve_conj().resolve_neg() for t in outputs]
     return [widened(t) if double else t for t in outputs]
+
+
+def _first_of_order(
+    self: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[torch.Tensor]:
+    """`topk`, of equal elements the first ones."""
+    order = torch.sort(self, stable=True, dim=dim, descending=largest)
+    return [t.narrow(dim, 0, k) if t.dim() else t for t in order]
 
 
 def _attention(

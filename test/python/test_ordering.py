@@ -13,8 +13,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 
+import dlc
 from dlc.cli import dlc_cli
 from dlc.frontend.export.fx import import_program
+from dlc.judge.reference import evaluate
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering, scattering, searching
 
@@ -247,3 +249,23 @@ def test_lines_of_any_size(sizes: str, text: str, capfd: pytest.CaptureFixture[s
     found = capfd.readouterr()
     assert "size.symbol" in found.out
     assert "for each size" not in found.err
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.sort(1),
+        lambda x: x.sort(0, descending=True),
+        lambda x: x.argsort(1),
+        lambda x: x.topk(20, 1),
+        lambda x: x.topk(3, 0, largest=False),
+    ],
+)
+def test_the_reference_keeps_the_order_of_equal_elements(program: Callable[[Tensor], Any]) -> None:
+    """PyTorch leaves it open, and `dlc run` would call another order wrong."""
+    x = torch.randint(0, 9, (40, 300), generator=torch.Generator().manual_seed(0)).float()
+    traced = import_program(program, (x,))
+    expected = evaluate(traced.module, [x], double=True)
+    found = tree_leaves(dlc.compile(program, (x,), target="sm_90", backend="host")(x))
+    for ours, own in zip(found, expected, strict=True):
+        assert torch.equal(ours.to(own.dtype), own)
