@@ -32,7 +32,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -54,32 +54,14 @@ from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.scan_ops import verify_sorted
-from dlc.dialects.size import check_declared, check_sizes
+from dlc.dialects.size import check_declared
 from dlc.dialects.sized_types import sized_tensor
-from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors, Walked
+from dlc.dialects.tensor_checks import shown, verify_axis, verify_scalar, verify_sizes
+from dlc.dialects.tensor_directives import Bound, Ranked, Sources, Tensors
+from dlc.dialects.tensor_reads import FoldOp, GatherOp
 from dlc.ir.sizes import Size
 
 Scalar = FloatAttr | IntegerAttr
-
-
-def _shown(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
-
-
-def _verify_scalar(value: Attribute, element: Attribute) -> None:
-    if not isinstance(value, FloatAttr | IntegerAttr) or value.type != element:
-        raise VerifyException(f"expected a scalar of type {element}, found {value}")
-
-
-def _verify_sizes(op: IRDLOperation) -> None:
-    for value in (*op.operands, *op.results):
-        check_sizes(op, value.type)
-
-
-def _verify_axis(axis: IntegerAttr, tensor: SSAValue) -> None:
-    rank = len(shape_of(tensor))
-    if not 0 <= axis.value.data < rank:
-        raise VerifyException(f"expected an axis from 0 to {rank - 1}, found {axis.value.data}")
 
 
 @irdl_op_definition
@@ -102,8 +84,8 @@ class ConstantOp(IRDLOperation, HasFolderInterface):
         return [self.value]
 
     def verify_(self) -> None:
-        _verify_sizes(self)
-        _verify_scalar(self.value, element_of(self.result))
+        verify_sizes(self)
+        verify_scalar(self.value, element_of(self.result))
 
 
 @irdl_op_definition
@@ -124,8 +106,8 @@ class IotaOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_sizes(self)
-        _verify_axis(self.axis, self.result)
+        verify_sizes(self)
+        verify_axis(self.axis, self.result)
         if not isinstance(element_of(self.result), IntegerType):
             raise VerifyException(f"expected integers, found {element_of(self.result)}")
 
@@ -177,10 +159,10 @@ class ElementwiseOp(IRDLOperation):
         return block
 
     def verify_(self) -> None:
-        _verify_sizes(self)
+        verify_sizes(self)
         shapes = {shape_of(v) for v in (*self.inputs, self.result)}
         if len(shapes) != 1:
-            found = ", ".join(sorted(map(_shown, shapes)))
+            found = ", ".join(sorted(map(shown, shapes)))
             raise VerifyException(f"expected one shape for all operands and results, found {found}")
         expected = [element_of(v) for v in self.inputs]
         if [a.type for a in self.body.block.args] != expected:
@@ -229,7 +211,7 @@ class ReduceOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_sizes(self)
+        verify_sizes(self)
         verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
         axes = [int(a) for a in self.axes.get_values()]
         shape = shape_of(self.inputs[0])
@@ -277,13 +259,13 @@ class ScanOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_sizes(self)
+        verify_sizes(self)
         verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
         if any(shape_of(v) != shape_of(self.inputs[0]) for v in self.inputs):
             raise VerifyException("expected inputs of one shape")
         if [r.type for r in self.results] != [v.type for v in self.inputs]:
             raise VerifyException("expected results of the types of the inputs")
-        _verify_axis(self.axis, self.inputs[0])
+        verify_axis(self.axis, self.inputs[0])
 
 
 @irdl_op_definition
@@ -325,13 +307,13 @@ class SortOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_sizes(self)
+        verify_sizes(self)
         types = [element_of(v) for v in self.inputs]
         verify_sorted(types)
         shape = list(shape_of(self.inputs[0]))
         if any(shape_of(v) != tuple(shape) for v in self.inputs):
             raise VerifyException("expected inputs of one shape")
-        _verify_axis(self.axis, self.inputs[0])
+        verify_axis(self.axis, self.inputs[0])
         axis, count = self.axis.value.data, self.count.value.data
         points = shape[axis]
         if isinstance(points, Size):
@@ -407,7 +389,7 @@ class IndexMapOp(IRDLOperation):
         return [] if self.sizes is None else [size.data for size in self.sizes]
 
     def verify_(self) -> None:
-        _verify_sizes(self)
+        verify_sizes(self)
         check_declared(self, self.named_sizes)
         rank = len(shape_of(self.result))
         count = rank + len(self.named_sizes)
@@ -430,149 +412,7 @@ class IndexMapOp(IRDLOperation):
         if self.fill is None and not always and 0 not in shape_of(self.result):
             raise VerifyException("expected `else` and a scalar after a conditional last source")
         if self.fill is not None:
-            _verify_scalar(self.fill, element_of(self.result))
-
-
-@irdl_op_definition
-class GatherOp(IRDLOperation):
-    """
-    `%y = tensor_ir.gather (%i, …) (d0, d1) -> %x[i0, d1] : (tensor<…xi64>, …), tensor -> tensor`
-
-    Reads `%x` at subscripts that may also mention `i0`, `i1`, …: the elements of the index
-    tensors, which have the result's shape. Indices must be in range (0 up to the extent).
-    """
-
-    name = "tensor_ir.gather"
-    source = operand_def(TensorType)
-    indices = var_operand_def(TensorType)
-    map = prop_def(AffineMapAttr)
-    result = result_def(TensorType)
-    custom_directives = (
-        Gathered,
-        Tensors,
-    )
-    assembly_format = (
-        "` ` `(` $indices `)` custom<Gathered>($source, $map, ref($indices))"
-        " `:` `(` custom<Tensors>(type($indices)) `)` `,` custom<Tensors>(type($source))"
-        " `->` custom<Tensors>(type($result)) attr-dict"
-    )
-    traits = traits_def(Pure(), CanonicalizedByDialect())
-
-    def __init__(
-        self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap, shape: Sequence[int]
-    ) -> None:
-        super().__init__(
-            operands=[source, indices],
-            properties={"map": AffineMapAttr(map)},
-            result_types=[sized_tensor(element_of(source), shape)],
-        )
-
-    def verify_(self) -> None:
-        _verify_sizes(self)
-        shape = shape_of(self.result)
-        for index in self.indices:
-            if shape_of(index) != shape:
-                raise VerifyException(
-                    f"expected index tensors of the result's shape {_shown(shape)}, found "
-                    f"{index.type}"
-                )
-            if element_of(index) != i64:
-                raise VerifyException(f"expected indices of type i64, found {element_of(index)}")
-        if self.map.data.num_dims != len(shape) + len(self.indices):
-            raise VerifyException(
-                f"expected a map over {len(shape)} dimensions and {len(self.indices)} indices"
-            )
-        if len(self.map.data.results) != len(shape_of(self.source)):
-            raise VerifyException(
-                f"expected {len(shape_of(self.source))} subscripts for {self.source.type}, found "
-                f"{len(self.map.data.results)}"
-            )
-        if element_of(self.result) != element_of(self.source):
-            raise VerifyException(
-                f"expected a result of element type {element_of(self.source)}, found "
-                f"{element_of(self.result)}"
-            )
-
-
-@irdl_op_definition
-class FoldOp(IRDLOperation):
-    """
-    ```
-    %y = tensor_ir.fold add about 2 (%first, %last) (d0, d1) -> %x[i0, d1]
-        : (tensor<4xi64>, tensor<4xi64>), tensor<9x8xf32> -> tensor<4x8xf32>
-    ```
-
-    Folds with a monoid, in order, what `%x` has at subscripts of which one is a place, `i0`: of the
-    places from `%first` on and before `%last`, which have the result's shape, as far as there are
-    such. Where there are none, the result is the monoid's identity. A run is expected to have about
-    as many places as is said.
-    """
-
-    name = "tensor_ir.fold"
-    monoid = prop_def(StringAttr)
-    source = operand_def(TensorType)
-    ends = var_operand_def(TensorType)
-    map = prop_def(AffineMapAttr)
-    about = prop_def(IntegerAttr.constr(i64))
-    result = result_def(TensorType)
-    custom_directives = (Name, Walked, Tensors)
-    assembly_format = (
-        "custom<Name>($monoid) `about` $about ` ` `(` $ends `)` custom<Walked>($source, $map)"
-        " `:` `(` custom<Tensors>(type($ends)) `)` `,` custom<Tensors>(type($source))"
-        " `->` custom<Tensors>(type($result)) attr-dict"
-    )
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        monoid: str,
-        source: SSAValue,
-        ends: Sequence[SSAValue],
-        map: AffineMap,
-        about: int,
-    ) -> None:
-        super().__init__(
-            operands=[source, ends],
-            properties={
-                "monoid": StringAttr(monoid),
-                "map": AffineMapAttr(map),
-                "about": IntegerAttr(about, i64),
-            },
-            result_types=[sized_tensor(element_of(source), shape_of(ends[0]))],
-        )
-
-    @property
-    def axis(self) -> int:
-        """The dimension of the source of which a place is walked over."""
-        place = AffineExpr.dimension(self.map.data.num_dims - 1)
-        return self.map.data.results.index(place)
-
-    def verify_(self) -> None:
-        _verify_sizes(self)
-        verify_monoid(self.monoid.data, [element_of(self.source)])
-        shape = shape_of(self.result)
-        ends = [(shape_of(end), element_of(end)) for end in self.ends]
-        if ends != [(shape, i64)] * 2:
-            raise VerifyException(
-                f"expected where runs begin and end, i64 of the result's shape {_shown(shape)}, "
-                f"found {', '.join(str(end.type) for end in self.ends)}"
-            )
-        if self.about.value.data < 1:
-            raise VerifyException(f"expected about 1 place or more, found {self.about.value.data}")
-        map, rank = self.map.data, len(shape)
-        if map.num_dims != rank + 1 or len(map.results) != len(shape_of(self.source)):
-            raise VerifyException(
-                f"expected {len(shape_of(self.source))} subscripts over {rank} dimensions and a "
-                f"place, found {len(map.results)} over {map.num_dims - 1}"
-            )
-        walked = [e for e in map.results if rank in e.used_dims()]
-        if walked != [AffineExpr.dimension(rank)]:
-            raise VerifyException("expected one subscript that is the place, which no other has")
-        if element_of(self.result) != element_of(self.source):
-            raise VerifyException(
-                f"expected a result of element type {element_of(self.source)}, found "
-                f"{element_of(self.result)}"
-            )
+            verify_scalar(self.fill, element_of(self.result))
 
 
 TensorIR = Dialect(
