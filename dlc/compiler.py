@@ -414,8 +414,9 @@ def compile(
     With `overlap`, kernels begin before the ones ahead of them end, ask for weights meanwhile, and
     wait for what these write, where the chip can (sm_90 and later): the pass `overlap-launches`.
 
-    With `one_launch`, sums that blocks share end in their own launch, by a cluster or by the last
-    of these blocks, also where a second kernel that folds their parts is estimated to be faster.
+    With `one_launch`, sums that up to 64 blocks share end in their own launch, by a cluster or by
+    the last of these, also where a second kernel that folds their parts is estimated to be
+    faster.
 
     With `freeze` it is promised that parameters, buffers and tensors that the code reads are not
     written to after the first call, but for buffers that the program itself writes: what kernels

@@ -57,7 +57,10 @@ def add_generate_options(command: argparse.ArgumentParser) -> None:
         "--overlap", action="store_true", help="kernels begin before the ones ahead of them end"
     )
     command.add_argument(
-        "--one-launch", action="store_true", help="no second kernel folds what blocks share"
+        "--one-launch",
+        action="store_true",
+        
+        help="no second kernel folds what up to 64 blocks share",,
     )
     command.add_argument(
         plugins.OPTION, action="append", default=[], metavar="FILE.py", help="a plug-in"

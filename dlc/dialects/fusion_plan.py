@@ -36,6 +36,11 @@ FUSING = "fuse-loops"
 Group = tuple[str, ...]
 
 
+def has_wishes(kernel: KernelOp) -> bool:
+    """True if it is said of a kernel what it shall merge with."""
+    return not {FUSE, GROUPS}.isdisjoint(kernel.attributes)
+
+
 @dataclass(frozen=True)
 class FusionPlan:
     """A plan; as an observer of the pipeline, it is written where kernels are about to merge."""

@@ -58,7 +58,8 @@ class Generator:
     for a token of each row; lengths are data. A row ends at one of the tokens `ends` (default:
     those of the model's configuration). With `overlap` kernels begin before the ones ahead of them
     end, as those of `dlc.compile`: on an H200 a token of 1, 8 and 64 rows took 1.06, 1.03 and 1.15
-    times as long so. With `one_launch` no second kernel folds what blocks share, as there.
+    times as long so. With `one_launch` no second kernel folds what up to 64 blocks
+    share, as there.
     """
 
     def __init__(
@@ -206,8 +207,8 @@ def generate(
     `temperature` is 0, else drawn by seed and position (`Sampling`). `capacity` is the most tokens
     of a row, its prompt included: by default as many as are needed, rounded up to a power of two,
     so that few lengths are compiled for. With `overlap` kernels begin before the ones ahead of them
-    end, where the chip can; with `one_launch` no second kernel folds what blocks share. UsageError
-    for prompts that do not fit.
+    end, where the chip can; with `one_launch` no second kernel folds what up to 64 blocks share.
+    UsageError for prompts that do not fit.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p, seed)
     longest = max(map(len, prompts), default=0)

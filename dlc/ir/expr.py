@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Final
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, IntegerType, i1
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -35,6 +35,8 @@ Range = tuple[float, float]
 """Inclusive bounds; infinite where nothing is known."""
 
 UNKNOWN: Range = (float("-inf"), float("inf"))
+MOST_ASKED = 64
+"""Operations that are looked at for the bounds of an integer."""
 
 
 @dataclass(frozen=True)
@@ -339,25 +341,36 @@ def range_of(value: SSAValue) -> Range:
     return UNKNOWN
 
 
-def _integer_range(value: SSAValue) -> Range:
-    """Inclusive bounds of an integer that is kept between constants."""
+def _integer_range(value: SSAValue, known: dict[SSAValue, Range] | None = None) -> Range:
+    """
+    Inclusive bounds of an integer that is kept between constants, as far as so many operations
+    tell: `known` has those of values that were asked for on the way.
+    """
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = UNKNOWN  # also where there are too many, so that each is asked for once
+        known[value] = _range_of_integer(value, known) if len(known) < MOST_ASKED else UNKNOWN
+    return known[value]
+
+
+def _range_of_integer(value: SSAValue, known: dict[SSAValue, Range]) -> Range:
     owner = value.owner
     if isinstance(owner, arith.ExtSIOp):
-        return _integer_range(owner.input)
+        return UNKNOWN if owner.input.type == i1 else _integer_range(owner.input, known)
     if isinstance(owner, arith.MinSIOp | arith.MaxSIOp):
         nearest = min if isinstance(owner, arith.MinSIOp) else max
-        sides = zip(_integer_range(owner.lhs), _integer_range(owner.rhs), strict=True)
+        sides = zip(*(_integer_range(v, known) for v in owner.operands), strict=True)
         low, high = (nearest(pair) for pair in sides)
         return low, high
     if isinstance(owner, arith.AddiOp | arith.SubiOp):
-        (low, high), (least, most) = map(_integer_range, owner.operands)
+        (low, high), (least, most) = (_integer_range(v, known) for v in owner.operands)
         if isinstance(owner, arith.SubiOp):
             least, most = -most, -least
         bits = value.type.width.data if isinstance(value.type, IntegerType) else 64
         wraps = low + least < -(2 ** (bits - 1)) or high + most >= 2 ** (bits - 1)
         return UNKNOWN if wraps else (low + least, high + most)
-    known = constant_of(value)
-    return UNKNOWN if known is None else (known, known)
+    number = constant_of(value)
+    return UNKNOWN if number is None else (number, number)
 
 
 def _range_of_index(loop: scf.ForOp) -> Range:

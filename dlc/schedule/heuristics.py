@@ -19,6 +19,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
+from dlc.ir.variance import variance
 from dlc.schedule.apart_sums import with_long_sums_apart
 from dlc.schedule.candidate import Candidate
 from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
@@ -142,6 +143,14 @@ def _repeating(schedule: str) -> str:
     return "tileify{repeat=true}" + schedule.removeprefix("tileify")
 
 
+def _ends_along(kernel: loop.KernelOp, axis: SSAValue) -> bool:
+    """True if reduces end elsewhere for the next point of an axis: a thread takes one point."""
+    along = variance(kernel)
+    reduces = [op for op in kernel.walk() if isinstance(op, loop.ReduceOp)]
+    where = [e for op in reduces for e in op.yielded.where]
+    return any(axis in along[value] or value is axis for e in where for value in e.values())
+
+
 def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Problem]) -> Choice:
     kernel = form.kernel
     outer = outer_loop(kernel)
@@ -153,7 +162,7 @@ def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Probl
     if outer and loop.has_ends_of_data(kernel):
         run = run_of(outer, outer.axes[-1:])
         filled = prod(extents) >= run * target.sms * BLOCK_THREADS * FULL
-        schedule = pointwise(extents, not filled, run)
+        schedule = pointwise(extents, not filled or _ends_along(kernel, outer.axes[-1]), run)
         return Choice(schedule, "runs whose ends memory tells: a thread walks its own")
     cascade = tiled_cascade(kernel, form.apart)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):

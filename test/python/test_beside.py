@@ -72,3 +72,48 @@ def test_products_keep_their_tiles() -> None:
     given = tuple(torch.empty(1024, 1024, device="meta") for _ in range(3))
     text = dlc.compile(both, given, target="sm_90").ir("loop")
     assert text.count("arith.mulf") == 1  # one kernel, launched twice
+
+
+class Average(torch.nn.Module):
+    """What is read beside is updated in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(64))
+
+    def forward(self, x: Tensor) -> Sequence[Tensor]:
+        far = (x - self.seen).abs().mean(1)
+        self.seen.mul_(0.9).add_(x[0], alpha=0.1)
+        return far, x.square().mean(1)
+
+
+def updated(x: Tensor, y: Tensor) -> Sequence[Tensor]:
+    total = (x * y).sum(1)
+    x.mul_(2)
+    return total, y.sum(1)
+
+
+def replaced(x: Tensor, y: Tensor) -> Sequence[Tensor]:
+    waves = (x + y).sin()
+    x[0] = 5
+    return waves, y.cos()
+
+
+@pytest.mark.parametrize("program", [updated, replaced])
+def test_what_is_updated_between_two_keeps_them_apart(
+    program: Callable[..., Sequence[Tensor]],
+) -> None:
+    x, y = torch.randn(300, 64), torch.randn(300, 64)
+    compiled = dlc.compile(program, (x.clone(), y), target="sm_90", backend="host")
+    ours, own = x.clone(), x.clone()
+    for found, exact in zip(compiled(ours, y), program(own, y), strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)
+    assert torch.equal(ours, own)
+
+
+def test_a_buffer_is_updated_between_two() -> None:
+    x, module = torch.randn(300, 64), Average()
+    compiled = dlc.compile(module, (x,), target="sm_90", backend="host")
+    exact = Average()(x)
+    for found, own in zip(compiled(x), exact, strict=True):
+        torch.testing.assert_close(found, own, rtol=1e-5, atol=1e-5)

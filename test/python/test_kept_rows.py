@@ -78,3 +78,22 @@ def test_no_elements(program: Callable[..., Sequence[Tensor]], shape: tuple[int,
     compiled = dlc.compile(program, (x,), target="sm_90", backend="host")
     for found, exact in zip(compiled(x), program(x), strict=True):
         torch.testing.assert_close(found, exact, equal_nan=True)
+
+
+def chosen(x: Tensor, y: Tensor) -> Sequence[Tensor]:
+    largest = x.amax(1)
+    column = torch.cond(
+        x.sum() > 0,
+        lambda a, b: (a.unsqueeze(1).clone(),),
+        lambda a, b: (b.sum(1, keepdim=True),),
+        (largest, y),
+    )
+    return *column, (y - largest[:, None]).exp()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_condition_gives_memory_of_its_own(sign: int) -> None:
+    x, y = torch.rand(5, 7) * sign, torch.randn(5, 7)
+    compiled = dlc.compile(chosen, (x, y), target="sm_90", backend="host")
+    for found, exact in zip(compiled(x, y), chosen(x, y), strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)

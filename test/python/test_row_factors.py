@@ -45,7 +45,6 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
         F.rms_norm(x, x.shape[-1:], eps=1e-6) * (1 + w), a
     ),
     "unit length": lambda x, w, a, b: F.linear(F.normalize(x, dim=-1), a),
-    "a mean": lambda x, w, a, b: F.linear(-x / (x.exp().mean(-1, keepdim=True)), a),
 }
 
 
@@ -133,6 +132,8 @@ def test_halves_with_less_range_are_multiplied_as_they_are(tmp_path: Path) -> No
     [
         (lambda x, w, a, b: F.linear((x + x.square().mean(-1, keepdim=True)), a), "not linear"),
         (lambda x, w, a, b: F.linear(x.square().mean(-1, keepdim=True) / x, a), "not linear"),
+        (lambda x, w, a, b: F.linear(x / x.exp().mean(-1, keepdim=True), a), "may be infinite"),
+        (lambda x, w, a, b: F.linear(w / x.square().mean(-1, keepdim=True), a), "may be infinite"),
     ],
 )
 def test_what_is_no_factor_is_told(program: Callable[..., Tensor], why: str) -> None:
@@ -188,3 +189,18 @@ def test_a_plan_has_a_norm_of_many_rows_in_the_product_that_reads_it() -> None:
     assert len(program.kernels) == 1
     judged = compare(program(*inputs), gated(*(x.double() for x in inputs)), gated(*inputs), 256)
     assert judged.ok, judged
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_what_a_sum_divides_is_divided_before_it_is_multiplied(rows: int) -> None:
+    """Powers of 80 are large, their shares are not."""
+
+    def shares(x: Tensor, a: Tensor) -> Tensor:
+        power = x.exp()
+        return F.linear(power / power.sum(-1, keepdim=True), a)
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 2048, generator=generator) / 2 + 80
+    a = torch.rand(64, 2048, generator=generator) * 1e4
+    found = dlc.compile(shares, (x, a), target="sm_90", backend="host")(x, a)
+    torch.testing.assert_close(found, shares(x, a), rtol=1e-4, atol=1e-2)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import dlc
 from dlc.cli import dlc_cli
+from dlc.remarks import collect
 from dlc.transforms.tensor.decompositions import groups
 
 
@@ -109,3 +110,27 @@ def test_hazards_of_ends_that_are_data(capfd: pytest.CaptureFixture[str]) -> Non
     )
     assert dlc_cli.main(["check", "--target", "sm_90", "-c", program]) == 0
     assert "clean" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("rows", [300_000, 4])
+def test_each_thread_has_ends_of_its_own(rows: int) -> None:
+    """Neighbours are those of one thread only where their runs are the same."""
+    x, at, y = (torch.empty(n, device="meta") for n in (rows, 1_000_000, 1_000_000))
+    compiled = dlc.compile(
+        lambda x, i, y: x.index_add(0, i, y), (x, at.to(torch.int64), y), target="sm_90"
+    )
+    with collect() as remarks:
+        compiled.ir("kernel")
+    assert not any("no end that is data" in str(remark) for remark in remarks)
+
+
+def test_indices_that_are_added_to_themselves_compile_in_seconds() -> None:
+    """The bounds of each are asked for once, not twice as often as of the next."""
+
+    def doubled(i: Tensor, t: Tensor) -> Tensor:
+        i = i.clamp(0, 0)
+        for _ in range(60):
+            i = i + i
+        return F.embedding(i, t)
+
+    check(doubled, torch.zeros(4, dtype=torch.int64), table(3, 4))

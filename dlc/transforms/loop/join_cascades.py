@@ -80,9 +80,11 @@ class JoinCascadesPass(ModulePass):
     ```
 
     *And legal when* each value of a sum is linear in a factor that is computed of another sum over
-    the same points: Σ x·r·w is r · Σ x·w. What was rounded to bf16 with the factor, also by a cast,
-    is rounded without it, as the range is that of f32; a product that is rounded to f16 stays. So a
-    product of matrices is of the rows before their norm, and their norm is multiplied with sums.
+    the same points, one of squares of what has the factor: Σ x·r·w is r · Σ x·w, and x, whose
+    square is finite, is far from infinite without it. What was rounded to bf16 with the factor,
+    also by a cast, is rounded without it, as the range is that of f32; a product that is rounded to
+    f16 stays. So a product of matrices is of the rows before their norm, and their norm is
+    multiplied with sums.
 
     ```
     %s = loop.reduce add %k in 4096 -> f32 { … loop.yield %x · %x : f32 }

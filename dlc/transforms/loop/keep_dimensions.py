@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -29,8 +30,9 @@ class KeepDimensionsPass(ModulePass):
     What a kernel stores, and another one copies with dimensions of extent 1 that it lacks or has
     more of, is stored as the copy has it; all read that, and the copy is gone.
 
-    *Legal when* kernels alone read the tensor, which one computes in memory of its own, and the
-    copy has all of its elements in their order.
+    *Legal when* kernels alone read the tensor, which one computes in memory of its own beside the
+    copy, and the copy has all of its elements in their order; it is read by kernels, or returned:
+    what a loop carries or a condition gives has memory of its own.
     *Faster because* a launch is saved: so `amax(-1, keepdim=True)` is stored for what returns it
     where the rest of the row is computed.
 
@@ -76,8 +78,19 @@ def _source(copy: KernelOp) -> tuple[KernelOp, int] | None:
     axes = [Expr.of(axis) for axis in loop.axes]
     if not (_moves(load, axes, loop) and _moves(store, axes, loop)):
         return None
+    if owner.parent is not copy.parent or not _is_given_out_alone(copy):
+        return None
     number = owner.results.index(copy.inputs[0])
     return (owner, number) if _is_read_alone(owner, number) else None
+
+
+def _is_given_out_alone(copy: KernelOp) -> bool:
+    """True if a copy has another shape, and is not made for memory that loops write or bodies give:
+    kernels read it, and it may be returned."""
+    users = [use.operation for use in copy.results[0].uses]
+    read = all(isinstance(u, func.ReturnOp) or isinstance(u, KernelOp) for u in users)
+    updated = any(isinstance(u, KernelOp) and u.updates is not None for u in users)
+    return copy.inputs[0].type != copy.results[0].type and read and not updated
 
 
 def _moves(op: LoadOp | StoreOp, axes: Sequence[Expr], loop: ForOp) -> bool:

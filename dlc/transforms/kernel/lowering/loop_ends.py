@@ -49,7 +49,8 @@ class LoopEnd:
         ends = [self._points(condition) for condition in to.exprs(self.where)]
         if not any(bounds(end)[1] <= op.least(self.axis) for end in ends):
             ends.append(op.count(self.axis))
-        first = _least(to, ends, i32 if op.most(self.axis) < 2**31 else i64)
+        short = all(-(2**31) <= n < 2**31 for end in ends for n in bounds(end))
+        first = _least(to, ends, i32 if short else i64)
         walked = to.constant(index_attr(0)), first, to.constant(index_attr(1))
         loop = scf.ForOp(*walked, [], op.detach_region(op.body))
         last = loop.body.block.last_op
@@ -62,7 +63,7 @@ class LoopEnd:
         return loop
 
     def _points(self, condition: Expr) -> Expr:
-        """The points at which a condition holds, or a number below 0."""
+        """The points at which a condition holds, or 0 or less."""
         step = -(condition.coefficient(self.axis) or 0)
         first: dict[SSAValue, Expr] = {self.axis: Expr()}
         return condition.substitute(first.get) // step + 1

@@ -32,6 +32,7 @@ from dlc.transforms.loop.fusion.wishes import (
     demanded,
     forbidden,
     planned,
+    share_a_group,
 )
 
 
@@ -315,13 +316,15 @@ class Fusion:
             users = {use.operation for use in earlier.results[0].uses}
             readers = {op for u in users if (op := self.block.find_ancestor_op_in_block(u))}
             facts = [self.merges.facts(kernel) for kernel in (earlier, later)]
-            must = bool(self.groups) and demanded(earlier, [later])
             if all(f.operands for f in facts) or forbidden(earlier, [later]):
                 continue  # two products of one operand: their tilings are theirs
+            if changed_by(later, earlier.inputs):
+                continue
             if later not in stand_first({later, *readers}):
                 continue
             merged = self.merges.put_beside(earlier, later)
             found, apart = self.merges.facts_of(merged), sum(f.seconds for f in facts)
+            must = share_a_group(earlier, later)
             if found.size <= MAX_OPS and (must or found.seconds < apart):
                 self._store(_Trial(earlier, (later,), found.seconds, apart), merged)
                 return True

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float32Type
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
@@ -19,6 +20,9 @@ from dlc.transforms.loop.fusion.nesting import nest, unnest
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
 
 NO_FACTOR = "it is not linear in what is computed of that"
+ANY_SIZE = (
+    "without the factor it may be infinite: that is of no sum of squares of what is multiplied"
+)
 
 
 def has_row_factors(kernel: KernelOp) -> bool:
@@ -50,6 +54,9 @@ def join_row_factors(kernel: KernelOp) -> list[str]:
     %s, %q = loop.reduce add %k in 64 -> (f32, f32) { … loop.yield %x · %x, %x · %w : f32, f32 }
     %p = %q · %r
     ```
+
+    The first sum is one of squares of what the second multiplies by the factor: so that is below
+    1.9e19 where the factor, a root of the sum or the like, is of any use.
 
     Where the second sum varies along more axes, both are computed at the points of all.
     """
@@ -86,6 +93,8 @@ class _Term:
     factors: Mapping[Operation, SSAValue]
     """Those of them that are a product with a factor, or a quotient by one; the operand that is
     left in its place is the other one."""
+    free: SSAValue
+    """What has them."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +156,20 @@ def _pair(
     terms = [_term(value, total, needing) for value in total.yielded.values]
     if reasons := [term for term in terms if isinstance(term, str)]:
         return reasons[0]
+    axes = dict[SSAValue, SSAValue](zip(total.axes, first.axes, strict=True))
+    if not all(_is_squared(term.free, first, axes) for term in terms if isinstance(term, _Term)):
+        return ANY_SIZE
     if (before := needed(total, first, needing, outputs)) is None:
         return "what it needs is computed between the two, by another reduce or from what is stored"
     return _Joinable(first, total, tuple(t for t in terms if isinstance(t, _Term)), before)
+
+
+def _is_squared(value: SSAValue, first: ReduceOp, axes: Mapping[SSAValue, SSAValue]) -> bool:
+    """True if a sum is one of the squares of what a value is, which then has half of the range."""
+    squares = [v.owner for v in first.yielded.values if isinstance(v.owner, arith.MulfOp)]
+    return any(
+        computed_alike(op.lhs, op.rhs, {}) and computed_alike(value, op.lhs, axes) for op in squares
+    )
 
 
 def _term(value: SSAValue, total: ReduceOp, needing: AbstractSet[SSAValue]) -> _Term | str:
@@ -177,7 +197,7 @@ def _term(value: SSAValue, total: ReduceOp, needing: AbstractSet[SSAValue]) -> _
             factors[op] = op.operands[outside[0]]
         steps[op] = 1 - outside[0] if outside else within[0]
         value = op.operands[steps[op]]
-    return _Term(steps, factors)
+    return _Term(steps, factors, value)
 
 
 def _is_linear(op: Operation, within: list[int]) -> bool:

@@ -28,6 +28,11 @@ def demanded(producer: KernelOp, consumers: Sequence[KernelOp]) -> bool:
     return _wish(producer) == "always" or all(own & theirs for theirs in _groups(consumers))
 
 
+def share_a_group(one: KernelOp, other: KernelOp) -> bool:
+    """True if a plan has two kernels in one group."""
+    return not set(groups_of(one)).isdisjoint(groups_of(other))
+
+
 def check_wishes(kernels: Iterable[KernelOp]) -> None:
     """DiagnosticException for a kernel whose attribute `fuse` says what none may say."""
     for kernel in kernels:

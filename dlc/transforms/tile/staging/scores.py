@@ -70,7 +70,7 @@ def compute_row_sums(kernel: tile.KernelOp, left: int) -> list[str]:
     """
     notes: list[str] = []
     for sums in [op for op in kernel.launch.walk() if isinstance(op, tile.ReduceOp)]:
-        if sums.monoid.together:
+        if sums.monoid.together or not kernel.launch.is_ancestor(sums):  # one around is another now
             continue
         for number in _of_fewer_axes(kernel, sums):
             part = _part(sums, [number])
