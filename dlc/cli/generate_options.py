@@ -59,8 +59,7 @@ def add_generate_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--one-launch",
         action="store_true",
-        
-        help="no second kernel folds what up to 64 blocks share",,
+        help="no second kernel folds what up to 64 blocks share",
     )
     command.add_argument(
         plugins.OPTION, action="append", default=[], metavar="FILE.py", help="a plug-in"
