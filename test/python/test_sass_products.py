@@ -12,7 +12,8 @@ from test_wgmma_tiles import PRODUCER
 
 import dlc
 from dlc.backend import BackendError
-from dlc.backend.cuda.run import nvcc
+from dlc.backend.cuda.run import nvcc, sass_products
+from dlc.backend.cuda.run.sass import disassemble
 from dlc.backend.cuda.run.sass_products import early_accesses
 
 HEAD = """
@@ -108,13 +109,19 @@ def test_accesses(name: str) -> None:
 
 @needs_tools
 def test_nvcc_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed is right machine code, not serialized; written twice, it is refused."""
+    """What is printed is right machine code, not serialized; without a wait it is refused."""
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
     given = [torch.empty(128, 2048, dtype=torch.bfloat16) for _ in range(2)]
     schedule = PRODUCER.replace("producer=1", "producer=1 products=1")
     program = dlc.compile(F.linear, given, "sm_90", "host", schedules={"linear": schedule})
     source = program.kernels[0].source
     assert nvcc.compile_cubin(source).serialized == 0
-    twice = source.replace("#pragma unroll 1", "#pragma unroll 2")
+
+    def as_if_not_waited(cubin: Path) -> str:
+        text = disassemble(cubin)
+        assert WAIT in text
+        return text.replace(WAIT, WAIT.replace("0x0", "0x7"))
+
+    monkeypatch.setattr(sass_products, "disassemble", as_if_not_waited)
     with pytest.raises(BackendError, match=r"of linear is wrong .* accesses R\d+ before HG"):
-        nvcc.compile_cubin(twice.replace("wgmma_finish();", "wgmma_wait<0>();"))
+        nvcc.compile_cubin(f"{source}\n// once more")
