@@ -51,6 +51,34 @@ func.func @main(%x: tensor<8x64xf32>, %w: tensor<64xf32>) -> tensor<8xf32> {
     loop.for %i in 8 {
       %s = loop.reduce add %k in 64 -> f32 {
         %a = loop.load %x[%i, %k] : memref<8x64xf32>
+        %q = arith.mulf %a, %a : f32
+        loop.yield %q : f32
+      }
+      %p = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%i, %k] : memref<8x64xf32>
+        %b = arith.divf %a, %s : f32
+        %c = loop.load %w[%k] : memref<64xf32>
+        %d = arith.mulf %b, %c : f32
+        loop.yield %d : f32
+      }
+      loop.store %p, %y[%i] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}
+
+// -----
+
+// What a sum of other numbers divides may be of any size.
+// CHECK: join-cascades: share: %p is swept after %s: {{.*}}, and without the factor, which is of no sum of its squares, it may be infinite
+// IR-LABEL: loop.kernel @share
+// IR: loop.reduce add %k{{.*}} in 64 -> f32
+// IR: loop.reduce add %k{{.*}} in 64 -> f32
+func.func @main(%x: tensor<8x64xf32>, %w: tensor<64xf32>) -> tensor<8xf32> {
+  %y = loop.kernel @share(%x: memref<8x64xf32> = %x, %w: memref<64xf32> = %w) -> (%y: memref<8xf32>) {
+    loop.for %i in 8 {
+      %s = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%i, %k] : memref<8x64xf32>
         loop.yield %a : f32
       }
       %p = loop.reduce add %k in 64 -> f32 {

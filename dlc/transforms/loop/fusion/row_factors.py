@@ -20,9 +20,7 @@ from dlc.transforms.loop.fusion.nesting import nest, unnest
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
 
 NO_FACTOR = "it is not linear in what is computed of that"
-ANY_SIZE = (
-    "without the factor it may be infinite: that is of no sum of squares of what is multiplied"
-)
+ANY_SIZE = "without the factor, which is of no sum of its squares, it may be infinite"
 
 
 def has_row_factors(kernel: KernelOp) -> bool:
