@@ -18,6 +18,11 @@ Given = Callable[[SSAValue], Hashable]
 """Gives the key of a value that an operation uses and does not define inside."""
 
 
+def itself(value: SSAValue) -> SSAValue:
+    """That of operations in one place, which are equal if they are given the same."""
+    return value
+
+
 def structure(op: Operation, given: Given | None = None, *, names: bool = False) -> Hashable:
     """
     A key of an operation: its kind, types, properties, and all of its regions, in which a value is

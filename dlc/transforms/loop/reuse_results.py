@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -16,7 +16,7 @@ from dlc.dialects.fusion_plan import has_wishes
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of, set_ops, set_value, values_of
-from dlc.ir.structure import structure
+from dlc.ir.structure import itself, structure
 from dlc.remarks import remark
 
 
@@ -51,7 +51,7 @@ class ReuseResultsPass(ModulePass):
         for kernel in kernels_in(op, KernelOp):
             if kernel.updates is not None or kernel.schedule is not None or has_wishes(kernel):
                 continue
-            first = seen.setdefault((kernel.parent, structure(kernel, _itself)), kernel)
+            first = seen.setdefault((kernel.parent, structure(kernel, itself)), kernel)
             if first is kernel or not (_is_read(first, returned=True) and _is_read(kernel)):
                 continue
             remark(self.name, first.name_, f"@{kernel.name_} would do the same")
@@ -60,10 +60,6 @@ class ReuseResultsPass(ModulePass):
                 set_value(result, text)
             set_ops(first, ops_of(first, kernel))
             Rewriter.replace_op(kernel, [], first.results)
-
-
-def _itself(value: SSAValue) -> SSAValue:
-    return value
 
 
 def _is_read(kernel: KernelOp, *, returned: bool = False) -> bool:

@@ -21,7 +21,13 @@ from dlc.ir.monoid import EXPSUM
 from dlc.ir.rounding import before_storage
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
 from dlc.transforms.loop.fusion.nesting import nest, unnest
-from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
+from dlc.transforms.loop.fusion.one_sweep import (
+    dependent_reduces,
+    folded,
+    needed,
+    needing_of,
+    one_body,
+)
 from dlc.transforms.loop.fusion.sharing import share_keys
 
 NOT_LINEAR = "it is not linear in one power of e of a distance from what is computed of the largest"
@@ -126,16 +132,10 @@ def _cascades(kernel: KernelOp) -> Iterator[_Cascade]:
 def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Cascade | str]]:
     """A largest, a sum at the same points that needs it, and both as a cascade, or why not."""
     outputs = frozenset(kernel.output_refs)
-    for largest in kernel.walk():
-        if not isinstance(largest, ReduceOp) or not _finds_largest(largest):
-            continue
-        total = largest.next_op
-        while total is not None:
-            if isinstance(total, ReduceOp) and total.adds_floats:
-                needing = needing_of(largest.results[0], largest, total)
-                if total.extents == largest.extents and not needing.isdisjoint(used_values(total)):
-                    yield largest, total, _cascade(largest, total, needing, outputs)
-            total = total.next_op
+    for largest, total, needing in dependent_reduces(
+        kernel, _finds_largest, lambda op: op.adds_floats
+    ):
+        yield largest, total, _cascade(largest, total, needing, outputs)
 
 
 def _finds_largest(reduce: ReduceOp) -> bool:

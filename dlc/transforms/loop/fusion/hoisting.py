@@ -9,7 +9,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.analysis.loop.loops import only_computes
 from dlc.dialects.loop import ForOp, KernelOp, StoreOp, YieldOp
-from dlc.ir.structure import structure
+from dlc.ir.structure import itself, structure
 
 
 def hoist(kernel: KernelOp) -> None:
@@ -56,7 +56,7 @@ class _Hoist:
                     uses = max((d for d in map(self._depth, op.operands) if d < depth), default=0)
                 needed = max(needed, min(uses, depth - 1))
                 continue
-            key = (structure(op, _itself), frozenset(op.attributes.items()))
+            key = (structure(op, itself), frozenset(op.attributes.items()))
             if (same := self.seen.get(key)) is not None and self._is_around(same):
                 Rewriter.replace_op(op, [], same.results)
                 continue
@@ -78,10 +78,6 @@ class _Hoist:
 
     def _movable(self, op: Operation) -> bool:
         return only_computes(op) and not self.outputs.intersection(used_values(op))
-
-
-def _itself(value: SSAValue) -> SSAValue:
-    return value
 
 
 def used_values(op: Operation) -> Iterable[SSAValue]:

@@ -17,9 +17,13 @@ from dlc.dialects.access import IndexedOp
 from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp, size_as_number
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size
-from dlc.transforms.loop.fusion.hoisting import used_values
 from dlc.transforms.loop.fusion.inline import materialize
-from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
+from dlc.transforms.loop.fusion.one_sweep import (
+    dependent_reduces,
+    folded,
+    needed,
+    one_body,
+)
 
 MONOID = "moments"
 NO_SQUARES = "it sums no squares of distances from what is computed of the sum"
@@ -86,17 +90,8 @@ def _moments(kernel: KernelOp) -> Iterator[_Moments]:
 def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Moments | str]]:
     """A sum, one at the same points that needs it, and both as moments, or why not."""
     outputs = frozenset(kernel.output_refs)
-    for total in kernel.walk():
-        if not isinstance(total, ReduceOp) or not _sums_one(total):
-            continue
-        squares = total.next_op
-        while squares is not None:
-            if isinstance(squares, ReduceOp) and _sums_one(squares):
-                dependent = needing_of(total.results[0], total, squares)
-                needs = not dependent.isdisjoint(used_values(squares))
-                if squares.extents == total.extents and needs:
-                    yield total, squares, _pair(total, squares, dependent, outputs)
-            squares = squares.next_op
+    for total, squares, needing in dependent_reduces(kernel, _sums_one, _sums_one):
+        yield total, squares, _pair(total, squares, needing, outputs)
 
 
 def _sums_one(reduce: ReduceOp) -> bool:

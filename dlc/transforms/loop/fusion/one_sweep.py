@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from xdsl.ir import Operation, SSAValue
@@ -10,8 +10,31 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from dlc.analysis.loop.loops import only_computes
-from dlc.dialects.loop import ReduceOp, YieldOp
+from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
 from dlc.transforms.loop.fusion.hoisting import used_values
+
+
+def dependent_reduces(
+    kernel: KernelOp,
+    begins: Callable[[ReduceOp], bool],
+    follows: Callable[[ReduceOp], bool],
+) -> Iterator[tuple[ReduceOp, ReduceOp, set[SSAValue]]]:
+    """
+    The pairs of a reduce and one behind it in its block, at the same points, that needs it; and
+    what is computed of the results of the first one up to there.
+    """
+    for first in kernel.walk():
+        if not isinstance(first, ReduceOp) or not begins(first):
+            continue
+        second = first.next_op
+        while second is not None:
+            if isinstance(second, ReduceOp) and follows(second):
+                if second.extents == first.extents:
+                    each = [needing_of(result, first, second) for result in first.results]
+                    needing = set[SSAValue]().union(*each)
+                    if not needing.isdisjoint(used_values(second)):
+                        yield first, second, needing
+            second = second.next_op
 
 
 def needing_of(value: SSAValue, first: Operation, last: Operation) -> set[SSAValue]:

@@ -15,9 +15,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
-from dlc.transforms.loop.fusion.hoisting import hoist, used_values
+from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.nesting import nest, unnest
-from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
+from dlc.transforms.loop.fusion.one_sweep import (
+    dependent_reduces,
+    folded,
+    needed,
+    one_body,
+)
 
 NO_FACTOR = "it is not linear in what is computed of that"
 ANY_SIZE = "without the factor, which is of no sum of its squares, it may be infinite"
@@ -113,19 +118,8 @@ def _joinable(kernel: KernelOp) -> Iterator[_Joinable]:
 def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Joinable | str]]:
     """A sum, one at the same points that needs it, and both as one sweep, or why not."""
     outputs = frozenset(kernel.output_refs)
-    for first in kernel.walk():
-        if not isinstance(first, ReduceOp) or not _sums(first):
-            continue
-        total = first.next_op
-        while total is not None:
-            if isinstance(total, ReduceOp) and total.adds_floats:
-                needing = set[SSAValue]().union(
-                    *(needing_of(r, first, total) for r in first.results)
-                )
-                needs = not needing.isdisjoint(used_values(total))
-                if needs and total.extents == first.extents:
-                    yield first, total, _pair(first, total, needing, outputs)
-            total = total.next_op
+    for first, total, needing in dependent_reduces(kernel, _sums, lambda op: op.adds_floats):
+        yield first, total, _pair(first, total, needing, outputs)
 
 
 def _sums(reduce: ReduceOp) -> bool:
