@@ -19,17 +19,15 @@ from dlc.backend.executor import (
     get_backend,
 )
 from dlc.backend.memory_use import MemoryUse
+from dlc.compile_options import CompileOptions, check_flag
 from dlc.cuda_graph import GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
-from dlc.dialects.frozen import freeze
-from dlc.dialects.fusion_plan import FusionPlan
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.export.imported import ImportedProgram
 from dlc.frontend.export.sized_program import Sizes
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.state.tracers import check_class, is_traced, leaves_of
 from dlc.importing import Imports
-from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
 from dlc.missing_attributes import TellsOfMissing
 from dlc.notebook import program_html
@@ -38,8 +36,8 @@ from dlc.precision import Precision, default_precision, get_precision
 from dlc.saved.call import absent, not_held
 from dlc.saved.program_file import ProgramFile, Saved, save
 from dlc.shared_kernels import ABOUT, SharedKernels, are_made_for
-from dlc.stages import Kernel, Stages, by_kernel, compiler_context
-from dlc.target import get_target, set_target
+from dlc.stages import Kernel, Stages, compiler_context
+from dlc.target import get_target
 from dlc.text import counted
 from dlc.variant import Variant
 from dlc.version import VERSION
@@ -64,8 +62,8 @@ class CompiledProgram(TellsOfMissing):
     has a gradient and for the tracers of torch.func, and BackendError where kernels cannot be
     compiled or run. Inside of a program that is exported it is the PyTorch one.
 
-    With `graphed`, calls are replays of CUDA graphs, one for each variant; the tensors of a result
-    are overwritten by the next call of the same variant.
+    Where the options ask for a graph, calls are replays of CUDA graphs, one for each variant; the
+    tensors of a result are overwritten by the next call of the same variant.
     """
 
     def __init__(
@@ -73,29 +71,13 @@ class CompiledProgram(TellsOfMissing):
         function: Callable[..., Any],
         target: str,
         backend: Backend,
-        graphed: bool = False,
-        schedules: Mapping[str, str] | None = None,
-        tuned: bool = False,
-        plan: str | None = None,
-        precision: str | None = None,
-        dynamic_shapes: Any = None,
-        overlap: bool = False,
-        frozen: bool = False,
-        one_launch: bool = False,
+        options: CompileOptions | None = None,
     ) -> None:
-        if graphed:
+        self.options = options = options or CompileOptions()
+        if options.graph:
             check_capturing(backend)
-        self.dynamic_shapes = dynamic_shapes
-        self.imports = Imports(function, dynamic_shapes)
+        self.imports = Imports(function, options.dynamic_shapes)
         self.shared = SharedKernels()
-        self.asked: Precision | None = None if precision is None else get_precision(precision)
-        self.graphed = graphed
-        self.schedules = by_kernel(schedules or {})
-        self.tuned = tuned
-        self.plan = plan
-        self.overlap = overlap
-        self.frozen = frozen
-        self.one_launch = one_launch
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.target = get_target(target).name
@@ -128,7 +110,7 @@ class CompiledProgram(TellsOfMissing):
         if is_traced(args, kwargs):
             return self.function(*args, **kwargs)
         variant, bound = self.prepared(args, kwargs)
-        compute = variant.replay if self.graphed else variant.compute
+        compute = variant.replay if self.options.graph else variant.compute
 
         def run(bound: Sequence[torch.Tensor]) -> Any:
             return variant.finish(compute(bound), bound)
@@ -164,7 +146,8 @@ class CompiledProgram(TellsOfMissing):
         """
         if self.function is absent and self.variants:
             return self.variants[0].precision
-        return self.asked or default_precision()
+        asked = self.options.precision
+        return default_precision() if asked is None else get_precision(asked)
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
         """The variant for such a call, compiled now if there is none yet."""
@@ -218,12 +201,7 @@ class CompiledProgram(TellsOfMissing):
 
     def _stages(self, module: ModuleOp) -> Stages:
         """What a program that was imported is compiled in."""
-        tuned = objectives_for(self.backend.name) if self.tuned else ()
-        plan = None if self.plan is None else FusionPlan.of(self.plan)
-        set_target(module, self.target, self.precision, one_launch=self.one_launch)
-        if self.frozen:
-            freeze(module)
-        return Stages(module, self.schedules, tuned=tuned, plan=plan, overlap=self.overlap)
+        return self.options.stages(module, self.target, self.precision, self.backend)
 
     def _of_all_sizes(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
@@ -292,20 +270,8 @@ class CompiledProgram(TellsOfMissing):
         The program with schedules of the user's for some kernels, by name; those of other variants
         must have the same names. Errors as of `Stages`.
         """
-        new = CompiledProgram(
-            self.function,
-            self.target,
-            self.backend,
-            self.graphed,
-            {**self.schedules, **by_kernel(schedules)},
-            self.tuned,
-            self.plan,
-            self.asked,
-            self.dynamic_shapes,
-            self.overlap,
-            self.frozen,
-            self.one_launch,
-        )
+        options = self.options.with_schedules(schedules)
+        new = CompiledProgram(self.function, self.target, self.backend, options)
         new.imports, new.name = self.imports, self.name
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
@@ -341,8 +307,7 @@ class CompiledProgram(TellsOfMissing):
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        how = self.graphed, self.schedules, self.tuned, self.plan, self.asked, self.dynamic_shapes
-        return _again, (*given, *how, self.overlap, self.frozen, self.one_launch)
+        return _again, (*given, self.options)
 
     @property
     def sizes(self) -> Sizes:
@@ -441,17 +406,14 @@ def compile(
     if isinstance(target, Mapping):
         error = TypeError(f"expected the name of a target, found an object of {type(target)}")
         raise with_hint(error, "arguments by name: dlc.compile(f, (x,), kwargs={'scale': s})")
-    flags = {"graph": graph, "sync": sync, "tuned": tuned, "overlap": overlap, "freeze": freeze}
-    flags["one_launch"] = one_launch
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"expected True or False for {name}, found {value!r}")
+    check_flag("sync", sync)
     if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows these tensors only
         dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
+    options = CompileOptions(
+        graph, schedules or {}, tuned, plan, precision, dynamic_shapes, overlap, freeze, one_launch
+    )
     where = get_backend(backend, sync)
-    chip = target or default_target()
-    how = graph, schedules, tuned, plan, precision, dynamic_shapes, overlap, freeze, one_launch
-    program = CompiledProgram(f, chip, where, *how)
+    program = CompiledProgram(f, target or default_target(), where, options)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -469,7 +431,7 @@ def load_program(
     """
     file = ProgramFile.read(Path(path), VERSION)
     place = get_backend(backend or file.backend, sync)
-    program = CompiledProgram(absent, file.target, place, graph)
+    program = CompiledProgram(absent, file.target, place, CompileOptions(graph))
     program.name = file.name
     for saved in file.load(compiler_context(), place):
         stages = Stages(saved.program.module, kernels=saved.kernels)
@@ -488,9 +450,9 @@ def _again(
     target: str,
     backend: str,
     sync: bool,
-    *how: Any,
+    options: CompileOptions,
 ) -> CompiledProgram:
-    return CompiledProgram(function, target, get_backend(backend, sync), *how)
+    return CompiledProgram(function, target, get_backend(backend, sync), options)
 
 
 def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -20,7 +20,10 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.variant": "a program for one set of shapes",
         "dlc.shared_kernels": "kernels for all sizes of a program",
     },
-    {"dlc.bound_kernels": "kernels for all sizes at some"},
+    {
+        "dlc.bound_kernels": "kernels for all sizes at some",
+        "dlc.compile_options": "how a program is compiled",
+    },
     {
         "dlc.stages": "a program in all its IRs",
         "dlc.kernel_cache": "Kernel IR on disk",

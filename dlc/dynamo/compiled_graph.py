@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule
 from xdsl.utils.exceptions import DiagnosticException
 
+from dlc.compile_options import CompileOptions
 from dlc.compiler import CompiledProgram
 from dlc.dynamo.options import Options
 from dlc.dynamo.placeholders import changing
@@ -27,14 +28,10 @@ class CompiledGraph(torch.nn.Module):
         super().__init__()
         self.graph = graph
         self.fallback = options.fallback
-        self.program = CompiledProgram(
-            graph,
-            options.chip(),
-            options.place(),
-            options.graph,
-            precision=options.precision,
-            dynamic_shapes=changing(graph, inputs),
+        how = CompileOptions(
+            options.graph, precision=options.precision, dynamic_shapes=changing(graph, inputs)
         )
+        self.program = CompiledProgram(graph, options.chip(), options.place(), how)
         self.left: set[Hashable] = set()
         """The calls that are left to PyTorch, by their keys."""
 

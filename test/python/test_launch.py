@@ -32,6 +32,7 @@ from dlc.backend.cuda.run.driver import DriverError, LaunchShape
 from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
+from dlc.compile_options import CompileOptions
 from dlc.compiler import CompiledProgram, Variant
 from dlc.dialects.kernel_func import FuncOp
 from dlc.stages import Stages
@@ -79,7 +80,7 @@ def chain_on_host(overlap: bool = False) -> Variant:
 
 def compile_chain(backend: Any, overlap: bool = False) -> dlc.CompiledProgram:
     """As `dlc.compile` does, without lowering it anew."""
-    program = CompiledProgram(chain, "sm_90", backend, overlap=overlap)
+    program = CompiledProgram(chain, "sm_90", backend, CompileOptions(overlap=overlap))
     compiled = chain_on_host(overlap)
     stages = Stages(compiled.program.module, kernels=compiled.module("kernel"))
     program.variants.append(Variant(compiled.program, backend, stages))

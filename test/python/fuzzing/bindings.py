@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.analysis.kernel.instruction_counts import counts_of
 from dlc.backend.host.host_backend import HostBackend
 from dlc.cli.check import as_array
+from dlc.compile_options import CompileOptions
 from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import kernel
@@ -98,7 +99,9 @@ def complaint(named: Named) -> tuple[str, str]:
         if len(args) != len(named.program.inputs):
             return "", "an input that the program does not read"
         shapes = tuple(_marks(t, named.bindings[0]) for t in args)
-        program = CompiledProgram(module, named.target, HostBackend(), dynamic_shapes=shapes)
+        program = CompiledProgram(
+            module, named.target, HostBackend(), CompileOptions(dynamic_shapes=shapes)
+        )
         program.variant(args)
     except (ImportFailure, UnsupportedError, OpError) as error:
         return "", str(error).split("error: ")[-1].strip()
