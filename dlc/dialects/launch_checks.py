@@ -8,7 +8,7 @@ from operator import index
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.staging import ComputeOp
 from dlc.dialects.tile_combine import CombineOp
@@ -48,9 +48,18 @@ def verify_resident(launch: AxesOp, blocks: int) -> None:
 
 
 def block_fold(launch: AxesOp) -> CombineOp | None:
-    """The fold of what blocks hold, if there is one beside the loops of a launch."""
+    """
+    The fold of what blocks hold, if there is one beside the loops of a launch, with whose parts
+    they do not all go on.
+    """
     folds = (op for op in launch.body.block.ops if isinstance(op, CombineOp) and op.is_of_blocks)
-    return next(folds, None)
+    return next((op for op in folds if op.whole is None), None)
+
+
+def whole_folds(launch: AxesOp) -> list[CombineOp]:
+    """The folds of what the blocks of a cluster hold with which each of them goes on, in order."""
+    folds = (op for op in launch.body.block.ops if isinstance(op, CombineOp))
+    return [op for op in folds if op.whole is not None]
 
 
 def thread_fold(launch: AxesOp) -> CombineOp | None:
@@ -63,7 +72,8 @@ def verify_folds(launch: AxesOp, along: Variance) -> None:
     """Checks that what follows a fold of blocks, or one that is dealt, is the same for all that it
     folds."""
     folds = [op for op in launch.walk() if isinstance(op, CombineOp)]
-    blocks = [op for op in folds if op.is_of_blocks]
+    blocks = [op for op in folds if op.is_of_blocks and op.whole is None]
+    _verify_whole(launch, bool(blocks))
     dealt = [op for op in folds if op.dealt is not None]
     for found, beside, what in (
         (blocks, block_fold(launch), "blocks hold"),
@@ -76,6 +86,17 @@ def verify_folds(launch: AxesOp, along: Variance) -> None:
             )
         for fold in found:
             _verify_after(fold, what, along)
+
+
+def _verify_whole(launch: AxesOp, others: bool) -> None:
+    """Checks the folds with which each block of a cluster goes on: what meets is one cluster."""
+    folds = whole_folds(launch)
+    if others and folds:
+        raise VerifyException("expected folds of a cluster's blocks that all go on with the whole")
+    if len({frozenset(fold.axes) for fold in folds}) > 1:
+        raise VerifyException("expected folds of a cluster's blocks across the same axes")
+    if folds and launch.axes_of(SERIAL):
+        raise VerifyException("expected no serial axes of a launch whose blocks meet in clusters")
 
 
 def _verify_after(fold: CombineOp, what: str, along: Variance) -> None:

@@ -89,6 +89,7 @@ from dlc.dialects.launch_checks import (
     verify_folds,
     verify_order,
     verify_resident,
+    whole_folds,
 )
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
@@ -194,6 +195,11 @@ class LaunchOp(ForOpBase):
         return block_fold(self)
 
     @property
+    def whole_folds(self) -> list[CombineOp]:
+        """The folds of what the blocks of a cluster hold with which each of them goes on."""
+        return whole_folds(self)
+
+    @property
     def thread_fold(self) -> CombineOp | None:
         """The fold of what threads hold over which its points are dealt, if there is one."""
         return thread_fold(self)
@@ -207,7 +213,7 @@ class LaunchOp(ForOpBase):
         along = variance(self)
         verify_folds(self, along)
         verify_clusters(self, self.cluster_size, along)
-        apart = self.last_first is None and self.block_fold is None
+        apart = self.last_first is None and self.block_fold is None and not self.whole_folds
         if self.cluster is not None and not apart:
             raise VerifyException(
                 "expected a cluster of blocks that are numbered as their axes say, and that fold "

@@ -48,10 +48,13 @@ class CombineOp(IRDLOperation):
     With `dealt`, as in `%r = tile.combine add %part across(%t) dealt : f32`, each point of the axes
     goes on at a share of the points that a thread has; nothing after it varies along the axes.
 
-    Across block axes, `%r = tile.combine add %p across(%ks) cluster? : f32` folds what blocks hold
-    that differ in those only. One of them goes on from there, the last one that comes; or in a
-    `cluster` all run at the same time, and each goes on at a share of the points. Nothing after it
-    varies along the axes, and a launch has one such fold at most, beside its loops.
+    Across block axes, `%r = tile.combine add %p across(%ks) cluster? whole? : f32` folds what
+    blocks hold that differ in those only. One of them goes on from there, the last one that comes;
+    or in a `cluster` all run at the same time, and each goes on at a share of the points. Nothing
+    after it varies along the axes, and a launch has one such fold at most, beside its loops.
+
+    In a `cluster whole` each block goes on with the whole, and with what it has of a row that they
+    hold between them. A launch has any number of these, all across the same axes.
     """
 
     name = "tile.combine"
@@ -60,13 +63,14 @@ class CombineOp(IRDLOperation):
     axes = var_operand_def(IndexType())
     threads = var_operand_def(IndexType())
     cluster = opt_prop_def(UnitAttr)
+    whole = opt_prop_def(UnitAttr)
     dealt = opt_prop_def(UnitAttr)
     results_ = var_result_def(AnyAttr())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     custom_directives = (Name, SameType)
     assembly_format = (
         "custom<Name>($monoid) $values `across` `(` $axes `)` (`cluster` $cluster^)?"
-        " (`dealt` $dealt^)? (`among` `(` $threads^ `)`)? attr-dict"
+        " (`whole` $whole^)? (`dealt` $dealt^)? (`among` `(` $threads^ `)`)? attr-dict"
         " `:` custom<SameType>(type($values), type($results_))"
     )
     traits = traits_def(MemoryReadEffect())
@@ -79,6 +83,7 @@ class CombineOp(IRDLOperation):
         threads: Sequence[SSAValue] = (),
         *,
         cluster: bool = False,
+        whole: bool = False,
         dealt: bool = False,
     ) -> None:
         super().__init__(
@@ -86,6 +91,7 @@ class CombineOp(IRDLOperation):
             properties={
                 "monoid": StringAttr(monoid),
                 "cluster": UnitAttr() if cluster else None,
+                "whole": UnitAttr() if whole else None,
                 "dealt": UnitAttr() if dealt else None,
             },
             result_types=[[v.type for v in values]],
@@ -110,6 +116,8 @@ class CombineOp(IRDLOperation):
             raise VerifyException(f"expected thread axes, or block axes, found {names}")
         if self.cluster is not None:
             self._verify_cluster()
+        elif self.whole is not None:
+            raise VerifyException("expected a cluster, of which each block goes on with the whole")
         if self.dealt is not None and (
             kinds != {THREAD} or self.threads or not isinstance(self.parent_op(), AxesOp)
         ):

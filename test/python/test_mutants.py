@@ -69,6 +69,10 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         found[f"the last of 3 blocks, {target}"] = partial(Subject.of, case, target, last)
     cluster = ending_in_one(tiled("sm_90", splits=3, depth=3), "cluster")
     found["clusters of 3 blocks, sm_90"] = partial(Subject.of, case, "sm_90", cluster)
+    rows = "tileify,cooperative-reduce{threads=32 vector=4 blocks=3},stage-inputs{budget=8192}"
+    found["rows in clusters, sm_90"] = partial(
+        Subject.of, loop_cases.row_norm(3, 300), "sm_90", rows
+    )
     return found
 
 
@@ -90,6 +94,7 @@ SAMPLE = (
     "4 slots, 2 chunks, sm_90",
     "the last of 3 blocks, sm_80",
     "clusters of 3 blocks, sm_90",
+    "rows in clusters, sm_90",
     "linear_13x20x40, sm_80",
     "rotation_2x9x10x28, sm_80",
     "window_2x30x8_10, sm_80",

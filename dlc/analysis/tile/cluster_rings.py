@@ -19,7 +19,8 @@ from dlc.target import MAX_CLUSTER, WARP
 
 def launch_obstacle(launch: tile.LaunchOp) -> str | None:
     """The reason why no blocks of a launch can request for each other; None if some can."""
-    if launch.order is not None or launch.block_fold is not None or launch.cluster is not None:
+    folds = launch.block_fold is not None or launch.whole_folds
+    if launch.order is not None or folds or launch.cluster is not None:
         return "its blocks have an order, or fold what they hold"
     if any(isinstance(launch.extent(axis), Size) for axis in launch.axes):
         return "how many blocks there are is known when it runs"

@@ -137,7 +137,7 @@ class _Binding:
         self._launch = launch = source.launch
         self._along: Variance = variance(launch)
         empty = all(0 in shape_of(ref) for ref in source.output_refs)
-        self._folds_threads = lower_thread_fold(source, self._along)
+        self._folds_threads = lower_thread_fold(source, self._along) or bool(launch.whole_folds)
         if self._folds_threads:
             self._along = variance(launch)
         self._fold = lower_block_fold(source, self._along)

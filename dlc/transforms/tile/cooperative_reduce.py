@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
@@ -10,16 +10,18 @@ from typing import ClassVar, Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 
+from dlc.analysis.tile.reads_before_update import reads_before_update
 from dlc.analysis.tile.row_lanes import row_lanes
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.scan_ops import AlongOpBase
+from dlc.dialects.size import Size
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
 from dlc.schedule.sorted_rows import MOST_SORTED
-from dlc.target import MAX_THREADS, WARP
+from dlc.target import MAX_CLUSTER, MAX_THREADS, WARP, Target, target_of
 from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.combining import combine_after
@@ -57,6 +59,18 @@ class CooperativeReducePass(SchedulingPass):
     With `order=rows` neighbouring threads take neighbouring rows: where those are neighbours in
     memory, `threads=16 rows=32 order=rows` makes `thread(%t in 16, %trow in 32)`, of which a warp
     reads 32 rows of one point, and whose parts of a row are combined through shared memory.
+
+    With `blocks=8` the blocks of a cluster hold a row between them: each takes a run of the rounds
+    of every loop, the same in all, and what they reduce is folded for each of them. What
+    `stage-inputs` keeps of a row is then a block's share.
+    ```
+    tile.launch block(%row in 32, %share in 8) thread(%t in 256) {
+      %p = tile.reduce add serial(%ko in 4) register(%kv in 4) -> f32 {
+        … (%share*4 + %ko)*1024 + %t*4 + %kv …
+      }
+      %q = tile.combine add %p across(%t) : f32
+      %s = tile.combine add %q across(%share) cluster whole : f32
+    ```
     """
 
     name = "cooperative-reduce"
@@ -69,6 +83,8 @@ class CooperativeReducePass(SchedulingPass):
     """Elements that a thread takes in a run."""
     order: Literal["threads", "rows"] = "threads"
     """What neighbouring threads of a block are: `threads` of a row or `rows`."""
+    blocks: int = 1
+    """Blocks of a cluster that hold a row between them."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "threads": Domain(
@@ -77,11 +93,15 @@ class CooperativeReducePass(SchedulingPass):
         "rows": Domain((1, 2, 3, 4, 5, 8, 16, 32, 64), least=1, narrowed=lambda s: _rows(s)),
         "vector": Domain((1, 2, 4, 8), least=1, narrowed=lambda s: _vectors(s)),
         "order": Domain(("threads", "rows"), narrowed=lambda s: _orders(s)),
+        "blocks": Domain((1, 2, 3, 4, 8), least=1, narrowed=lambda s: _blocks(s)),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         threads, rows = self.threads, self.rows
+        if self.blocks > MAX_CLUSTER:
+            message = f"a cluster has at most {MAX_CLUSTER} blocks, found {self.blocks}"
+            raise OptionError("blocks", message)
         if threads is None:
             return
         if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
@@ -98,10 +118,12 @@ class CooperativeReducePass(SchedulingPass):
         assert self.threads is not None
         rows, vector = self.rows, self.vector
         _check_sorts(launch, self.threads, vector)
+        if self.blocks > 1:
+            self._check_cluster(kernel, target_of(module))
         free = launch.axes_of(THREAD)
         grid = {a: keep(a, launch, BLOCK) for a in (*launch.axes_of(BLOCK), *free[:-1])}
-        lane = Axis("t", self.threads, THREAD)
-        inside = [lane]
+        lane, share = Axis("t", self.threads, THREAD), Axis("share", self.blocks, BLOCK)
+        inside = [share, lane]
         parts: dict[BlockArgument, tuple[Axis, Axis]] = {}
         for row in free[-1:]:
             name = row.name_hint
@@ -109,23 +131,49 @@ class CooperativeReducePass(SchedulingPass):
             across = Axis(name if rows == 1 else f"b{name}", blocks, BLOCK)
             within = Axis(f"t{name}", rows, THREAD)
             dealt = [lane, within] if self.order == "rows" else [within, lane]
-            inside = [across, *dealt]
+            inside = [across, share, *dealt]
             parts[row] = across, within
 
         def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
             found = {a: e[k] for a, k in grid.items()}
             return found | {row: e[block] * rows + e[own] for row, (block, own) in parts.items()}
 
-        thread = replace_axes(launch, [*grid.values(), *inside], meaning)[lane]
+        new = replace_axes(launch, [*grid.values(), *inside], meaning)
+        thread = new[lane]
         loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
         sorts = bool(_sorted(launch))
         for op in loops:
-            _deal(op, thread, self.threads, _run(op, self.threads, vector, sorts))
+            run = _run(op, self.threads, vector, sorts)
+            _deal(op, thread, self.threads, run, new.get(share), self.blocks)
             if isinstance(op, tile.ReduceOp):
-                combine_after(op, thread)
+                whole = combine_after(op, thread)
+                if self.blocks > 1:
+                    combine_after(whole, new[share], cluster=True, whole=True)
         fastest = ", neighbours in a warp" if self.order == "rows" else ""
         shared = f"{counted(rows, 'row')} in a block{fastest}"
+        if self.blocks > 1:
+            shared = f"{counted(rows, 'row')} in a cluster of {self.blocks} blocks{fastest}"
         return f"{self.threads} threads for a row, {shared}, runs of {vector}"
+
+    def _check_cluster(self, kernel: tile.KernelOp, target: Target) -> None:
+        """Raises where blocks cannot hold a row between them."""
+        launch, one = kernel.launch, "blocks=1 takes any chip"
+        if not target.has("cluster"):
+            raise OptionError("blocks", target.lacking("cluster"), one)
+        if launch.block_fold is not None:
+            raise Decline("blocks share its reduce already, and fold what they hold once")
+        loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+        if any(map(_scans, loops)):
+            raise Decline("it scans or sorts along a row, which a block has whole")
+        if _reads_stored(kernel):
+            raise Decline("it reads what other blocks may have stored")
+        assert self.threads is not None
+        rounds = [_rounds(op, self.threads, self.vector) for op in loops]
+        if 0 in rounds:
+            raise Decline("a loop of it is as long as a size, of which no block has a fixed share")
+        if max(rounds) < self.blocks:
+            longest = counted(max(rounds), "round")
+            raise Decline(f"no axis of a row has a round for each of {self.blocks}: {longest}")
 
 
 def _check(launch: tile.LaunchOp) -> None:
@@ -175,26 +223,55 @@ def _run(op: AxesOp, threads: int, vector: int, sorts: bool) -> int:
     return 1 if sorts and not _scans(op) and points <= threads else vector
 
 
-def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
+def _rounds_along(op: AxesOp, threads: int, vector: int) -> tuple[list[int], list[int]]:
+    """The threads along each axis of a loop, and how often they come along it."""
+    extents = [op.extent(a) for a in op.axes]
+    lanes = [1] * (len(extents) - 1)
+    lanes = [*lanes, threads] if _scans(op) else row_lanes(extents, threads, vector)
+    runs = [1] * (len(extents) - 1) + [vector]
+    sides = zip(extents, lanes, runs, strict=True)
+    return lanes, [ceildiv(extent, own * run) for extent, own, run in sides]
+
+
+def _rounds(op: AxesOp, threads: int, vector: int) -> int:
+    """The most rounds along an axis of a loop that is as long as a number; 0 if none is."""
+    _, rounds = _rounds_along(op, threads, vector)
+    return max((n for n in rounds if not isinstance(n, Size)), default=0)
+
+
+def _shared_axis(rounds: Sequence[int], blocks: int) -> int:
+    """The position of the axis whose rounds are dealt most evenly over so many blocks."""
+    fixed = [n for n, count in enumerate(rounds) if not isinstance(count, Size)]
+    return min(fixed, key=lambda n: ceildiv(rounds[n], blocks) * blocks / rounds[n])
+
+
+def _deal(
+    op: AxesOp, thread: SSAValue, threads: int, vector: int, share: SSAValue | None, blocks: int
+) -> None:
     """
     Deals the innermost axis of a loop over the threads in runs of `vector`, and, where that is too
-    short for all of them, the axes before it, too.
+    short for all of them, the axes before it, too; and the rounds along one of them over blocks.
     """
-    axes, extents = op.axes, [op.extent(a) for a in op.axes]
-    lanes = [1] * (len(axes) - 1) + [threads] if _scans(op) else row_lanes(extents, threads, vector)
+    axes, (lanes, rounds) = op.axes, _rounds_along(op, threads, vector)
+    among_blocks = None if share is None else axes[_shared_axis(rounds, blocks)]
     runs: dict[BlockArgument, Axis] = {}
-    for axis, extent, own in zip(axes[:-1], extents, lanes, strict=False):
-        rounds = Axis(f"{axis.name_hint}o", ceildiv(extent, own), SERIAL)
-        runs[axis] = rounds if own > 1 else keep(axis, op)
-    name = axes[-1].name_hint
-    runs[axes[-1]] = Axis(f"{name}o", ceildiv(extents[-1], lanes[-1] * vector), SERIAL)
-    point = Axis(f"{name}v", vector, REGISTER)
+    for axis, own, count in zip(axes, lanes, rounds, strict=True):
+        if axis is among_blocks:
+            runs[axis] = Axis(f"{axis.name_hint}o", ceildiv(count, blocks), SERIAL)
+        elif own == 1 and axis is not axes[-1]:
+            runs[axis] = keep(axis, op)
+        else:
+            runs[axis] = Axis(f"{axis.name_hint}o", count, SERIAL)
+    point = Axis(f"{axes[-1].name_hint}v", vector, REGISTER)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
         found, left = dict[BlockArgument, Expr](), Expr.of(thread)
         for axis, own in zip(reversed(axes), reversed(lanes), strict=True):
             among, left = (left, Expr()) if axis is axes[0] else (left % own, left // own)
-            found[axis] = e[runs[axis]] * own + among
+            run = e[runs[axis]]
+            if share is not None and axis is among_blocks:
+                run = Expr.of(share) * runs[axis].extent + run
+            found[axis] = run * own + among
             if axis is axes[-1]:
                 found[axis] = found[axis] * vector + e[point]
         return found
@@ -229,6 +306,29 @@ def _rows(s: Situation) -> list[Value]:
     free = launch.axes_of(THREAD)[-1:]
     most = min([launch.extent(a) for a in free] or [1], default=1)
     return [n for n in powers(most) if n * threads <= MAX_THREADS]
+
+
+def _reads_stored(kernel: tile.KernelOp) -> bool:
+    """True if a kernel reads what it stores, or makes more of what it updates than what it stores
+    there."""
+    stored = {*kernel.output_refs, *kernel.updated_refs.values()}
+    before = dict(reads_before_update(kernel))
+    loads = (op for op in kernel.walk() if isinstance(op, tile.LoadOp))
+    return any(op.ref in stored and op not in before for op in loads)
+
+
+def _blocks(s: Situation) -> list[Value]:
+    """Those of a cluster that a row has rounds for."""
+    if not s.target.has("cluster"):
+        return [1]
+    threads, vector, launch = s.given["threads"], s.given["vector"], s.kernel.launch
+    assert isinstance(threads, int)
+    assert isinstance(vector, int)
+    loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+    if any(map(_scans, loops)) or launch.block_fold is not None or _reads_stored(s.kernel):
+        return [1]
+    rounds = [_rounds(op, threads, vector) for op in loops]
+    return [n for n in (1, 2, 3, 4, 8) if n == 1 or (0 not in rounds and n <= max(rounds))]
 
 
 def _orders(s: Situation) -> tuple[Value, ...]:

@@ -86,7 +86,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"split-matmul-k{{splits={number('split-matmul-k.splits', 8)}{combine}}}",
         f"cooperative-reduce{{threads={of('cooperative-reduce.threads')} "
         f"rows={of('cooperative-reduce.rows')} vector={of('cooperative-reduce.vector')}"
-        f"{maybe('cooperative-reduce.order', 0.75)}}}",
+        f"{maybe('cooperative-reduce.order', 0.75)}{maybe('cooperative-reduce.blocks')}}}",
         f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
         f"{maybe('blockify-launch.group', 0.75)}}}",
         f"chunk-reduce{{bk={number('chunk-reduce.bk', 16)}{maybe('chunk-reduce.apart')}}}",

@@ -19,7 +19,7 @@ from dlc.dialects.axes import THREAD
 from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
-from dlc.ir.variance import Variance
+from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.kernel.lowering.block_folds import (
     BlockFold,
@@ -36,7 +36,7 @@ def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None
     """Replaces a fold of what blocks hold; None for a kernel that has none."""
     launch, fold = source.launch, source.launch.block_fold
     if fold is None:
-        return None
+        return _lower_whole_folds(launch)
     if fold.cluster is None:
         return lower_last_fold(source, fold, along)
     return _lower_cluster_fold(launch, fold, along)
@@ -65,6 +65,56 @@ def _lower_cluster_fold(launch: tile.LaunchOp, fold: tile.CombineOp, along: Vari
     place = _fold_shares(launch, fold, along, _threads(launch), _thread(launch))
     count = prod(map(launch.extent, fold.axes))  # pyright: ignore[reportArgumentType]
     return BlockFold(frozenset(fold.axes), place, cluster=count)
+
+
+def _lower_whole_folds(launch: tile.LaunchOp) -> BlockFold | None:
+    """
+    Replaces the folds of what the blocks of a cluster hold with which each of them goes on: each
+    puts it into its shared memory, all meet, and each folds what all have put there, in order.
+    """
+    found = None
+    for fold in launch.whole_folds:
+        place = _fold_whole(launch, fold, variance(launch))
+        count = prod(map(launch.extent, fold.axes))  # pyright: ignore[reportArgumentType]
+        found = BlockFold(frozenset(fold.axes), place, cluster=count)
+        Rewriter.replace_op(fold, [], place.results)
+    return found
+
+
+def _fold_whole(launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance) -> tile.ReduceOp:
+    """Puts in front of a fold what replaces it: a value has one place for all threads that have the
+    same."""
+    across = [a for a in launch.axes if a in fold.axes]
+    count = prod(map(launch.extent, across))
+    new: list[Operation] = []
+    places: list[tuple[SSAValue, list[Expr]]] = []
+    stores: list[Operation] = []
+    for value in fold.values:
+        held = HeldValue(launch, fold, value, along[value])
+        threads = launch.axes_of(THREAD)
+        own = [axis for axis in threads if axis in held.along]
+        first = [Expr() - Expr.of(axis) for axis in threads if axis not in own]
+        shape = _shape(launch, held, prod(map(launch.extent, own)))
+        buffer = kernel.AllocSharedOp(value.type, shape)
+        blocks = kernel.MapClusterOp(buffer.result, count)
+        buffer.result.name_hint = f"{held.name.removesuffix('_part')}_parts"
+        blocks.result.name_hint = f"all_{buffer.result.name_hint}"
+        number = running_number(launch, own)
+        at = [*map(Expr.of, held.held), number, *map(Expr.of, held.run)]
+        stores.append(tile.StoreOp(value, buffer.result, at, first))
+        places.append((blocks.result, at))
+        new += [buffer, blocks]
+    new += [*stores, kernel.ClusterBarrierOp()]
+
+    def loads(_: Sequence[SSAValue], number: Expr) -> list[tile.LoadOp]:
+        return [tile.LoadOp(ref, [number, *at]) for ref, at in places]
+
+    words = sum(HeldValue(launch, fold, v, along[v]).words for v in fold.values)
+    total = fold_parts(launch, fold, words, loads)
+    for op in (*new, total):
+        op.location = fold.location
+    Rewriter.insert_op([*new, total], InsertPoint.before(fold))
+    return total
 
 
 def _fold_shares(

@@ -359,3 +359,50 @@ kernel.func @unbounded(%x: memref<1xi64>) -> (%y: memref<1xf32>) grid 1 block 8 
     }
   }
 }
+
+// -----
+
+tile.kernel @whole_of_no_cluster() -> () {
+  tile.launch block(%share in 4) {
+    %n = tile.index %share
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%share) whole : f32
+  }
+}
+// CHECK: expected a cluster, of which each block goes on with the whole
+
+// -----
+
+%y = tile.kernel @whole_and_shares() -> (%y: memref<f32>) {
+  tile.launch block(%share in 4) {
+    %n = tile.index %share
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%share) cluster whole : f32
+    %t = tile.combine max %v across(%share) cluster : f32
+    tile.store %t, %y[] : memref<f32>
+  }
+}
+// CHECK: expected folds of a cluster's blocks that all go on with the whole
+
+// -----
+
+tile.kernel @two_clusters() -> () {
+  tile.launch block(%a in 4, %b in 2) {
+    %n = tile.index %a + %b
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%a) cluster whole : f32
+    %t = tile.combine max %v across(%b) cluster whole : f32
+  }
+}
+// CHECK: expected folds of a cluster's blocks across the same axes
+
+// -----
+
+tile.kernel @whole_in_serial() -> () {
+  tile.launch block(%share in 4) serial(%i in 2) {
+    %n = tile.index %share + %i
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%share) cluster whole : f32
+  }
+}
+// CHECK: expected no serial axes of a launch whose blocks meet in clusters

@@ -1,0 +1,96 @@
+"""Rows that the blocks of a cluster hold between them: each goes on with what all reduce."""
+
+from __future__ import annotations
+
+import loop_cases
+import numpy as np
+import pytest
+from harness import apply, interpret, lowered, obeyed, on_host, parse
+from loop_cases import Case
+from test_endings import ORDERS
+from test_printer import nvcc_takes
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.cuda.print.printer import print_module
+from dlc.dialects import kernel
+from dlc.registry import parse_pipeline
+from dlc.simulator import run_module
+from dlc.simulator.checker import check_module
+
+STAGED = "cooperative-reduce{{threads={} blocks={} vector={}}},stage-inputs{{budget=65536}}"
+SIDE_BY_SIDE = "cooperative-reduce{{threads={} rows=4 order=rows blocks={} vector={}}}"
+CASES = (
+    (loop_cases.softmax(3, 1009), STAGED, 32, 4, 4),
+    (loop_cases.softmax(2, 4096), STAGED, 64, 8, 4),
+    (loop_cases.softmax(1, 63), STAGED, 8, 2, 1),
+    (loop_cases.rms_norm(3, 517), STAGED, 32, 5, 1),
+    (loop_cases.row_norm(3, 401), STAGED, 32, 3, 4),
+    (loop_cases.moments(5, 521), STAGED, 16, 4, 2),
+    (loop_cases.argmax(5, 777), STAGED, 32, 4, 1),
+    (loop_cases.power_sums(3, 300), STAGED, 8, 3, 4),
+    (loop_cases.deviations(3, 301), STAGED, 8, 7, 4),
+    (loop_cases.column_sum(131, 37), SIDE_BY_SIDE, 4, 4, 1),
+    (loop_cases.total(1009), STAGED, 32, 8, 1),
+    # The last blocks have no round of a row, or part of one.
+    (loop_cases.softmax(2, 33), STAGED, 4, 8, 1),
+    (loop_cases.softmax(2, 161), STAGED, 4, 7, 4),
+)
+
+
+def scheduled(case: Case, steps: str) -> ModuleOp:
+    """A kernel after steps that are each obeyed, lowered."""
+    module = parse(case.text)
+    apply(module, "tileify")
+    for step in parse_pipeline(steps):
+        obeyed(module, str(step))
+    return lowered(module)
+
+
+@pytest.mark.parametrize(
+    ("case", "steps", "threads", "blocks", "vector"),
+    CASES,
+    ids=[f"{case.name}, {blocks}" for case, _, _, blocks, _ in CASES],
+)
+def test_rows(case: Case, steps: str, threads: int, blocks: int, vector: int) -> None:
+    """Each block comes first, in the middle and last; simulated, no access is a hazard."""
+    steps = steps.format(threads, blocks, vector)
+    module = scheduled(case, steps)
+    (func,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
+    assert func.cluster_size == blocks
+    interpret(case, module, steps)
+    on_host(case, module, steps, ORDERS)
+    for some in (None, blocks):
+        (verdict,) = check_module(module, blocks=some)
+        assert verdict.answer == "clean", verdict
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [0, 500, 1008])
+def test_what_is_no_number(bad: float, at: int) -> None:
+    """It comes through from whichever block has it, in its row alone, as without a cluster."""
+    case = loop_cases.softmax(3, 1009)
+    x = np.array(case.inputs[0])
+    x[1, at] = bad
+    found, one = (
+        np.asarray(run_module(scheduled(case, STAGED.format(32, blocks, 4)), [x])[0])
+        for blocks in (4, 1)
+    )
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(one))
+    assert np.isfinite(found[[0, 2]]).all()
+    assert np.isfinite(found[1]).all() == (bad == -np.inf)
+
+
+def test_each_block_reads_its_share_once() -> None:
+    """Of a row of 1009 elements 256 at most; the row is in no block whole."""
+    module = scheduled(loop_cases.softmax(3, 1009), STAGED.format(32, 4, 4))
+    text = str(module)
+    assert "x_smem = kernel.alloc_shared : memref<256xf32, #kernel.shared>" in text
+    loads = [op for op in module.walk() if isinstance(op, kernel.LoadOp)]
+    assert sum("memref<3x1009xf32>" in str(op.ref.type) for op in loads) == 1
+
+
+def test_nvcc_takes_it() -> None:
+    module = scheduled(loop_cases.softmax(3, 1000), STAGED.format(32, 4, 4))
+    text = print_module(module)
+    assert "__cluster_dims__(4, 1, 1)" in text
+    assert nvcc_takes(text, "sm_90", "sm_100", "sm_120") == [0, 0, 0]
