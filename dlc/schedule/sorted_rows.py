@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, prod
 
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.dialects import loop
-from dlc.dialects.kernel_memory import element_bytes, register_words
+from dlc.dialects.kernel_memory import register_words
 from dlc.ir.sorting_network import windows
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.rows import RowPlan, power_of_two, row_sweeps
@@ -30,21 +31,34 @@ def sort_plan(
     holds, or less than two threads do.
     """
     points = max((_points(op) for op in _sorts(sweeps)), default=0)
+    extents = [outer.hint(axis) for axis in outer.axes] if outer else []
+    return block_plan(points, prod(extents), extents[-1] if extents else 1, target)
+
+
+def block_plan(points: int, row_count: int, neighbours: int, target: Target) -> RowPlan | None:
+    """The same of so many rows of so many points, of which so many can share a block."""
     vector = max(min(SORTED, points // 2), points // MAX_THREADS)
     if not 2 <= vector <= MOST_SORTED:
         return None
     threads = points // vector
-    extents = [outer.hint(axis) for axis in outer.axes] if outer else []
     share = max(1, BLOCK_THREADS // threads)
-    rows = min(share, extents[-1] if extents else 1, ceil(prod(extents) / target.sms))
+    rows = min(share, neighbours, ceil(row_count / target.sms))
     return RowPlan(threads, power_of_two(max(1, rows)), vector, 1, points)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A sort of a row: of numbers of so many registers, all of it or of what is bitonic."""
+
+    words: int
+    bitonic: bool = False
 
 
 def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
     """
     The time of the blocks of a kernel that sorts rows, one after the other on an SM; 0 if it sorts
-    none. Comparisons and exchanges are partly at the same time; a block alone waits for each. What
-    is sorted, and what threads fold before, as a search does that tells what to sort, is loaded.
+    none. What is sorted, and what threads fold before, as a search does that tells what to sort, is
+    loaded.
     """
     outer = outer_loop(kernel)
     sweeps = row_sweeps(list((outer or kernel).body.block.ops))
@@ -52,14 +66,35 @@ def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
     if plan is None:
         return 0
     row_count = prod(outer.hint(axis) for axis in outer.axes) if outer else 1
+    networks = [
+        Network(sum(register_words(r.type) for r in op.results), op.bitonic is not None)
+        for op in _sorts(sweeps)
+    ]
+    folds = [
+        (prod(op.hint(axis) for axis in op.axes), len(op.body.block.ops))
+        for op in sweeps
+        if isinstance(op, loop.ReduceOp)
+    ]
+    return block_seconds(plan, row_count, networks, folds, target)
+
+
+def block_seconds(
+    plan: RowPlan,
+    row_count: int,
+    networks: Sequence[Network],
+    folds: Sequence[tuple[int, int]],
+    target: Target,
+) -> float:
+    """
+    The same of so many rows, the sorts of each, and the points and operations of its folds.
+    Comparisons and exchanges are partly at the same time; a block alone waits for each.
+    """
     blocks = max(1, ceil(row_count / plan.rows))
     threads = plan.threads * plan.rows
     issue = waited = shared_bytes = words = 0.0
-    for op in _sorts(sweeps):
-        bitonic = op.bitonic is not None
-        every = list(windows(_bits(plan.length), _bits(plan.vector), bitonic=bitonic))
-        words = sum(register_words(r.type) for r in op.results)
-        size = sum(element_bytes(r.type) for r in op.results)
+    for network in networks:
+        every = list(windows(_bits(plan.length), _bits(plan.vector), bitonic=network.bitonic))
+        words, size = network.words, network.words * BANK_BYTES
         pairs = sum(len(window.pairs) for window in every)
         comparing = threads * pairs * (2 if words == 1 else 3 * words) / target.integer_lanes
         moved = 2 * (len(every) - 1) * threads * plan.vector
@@ -69,11 +104,10 @@ def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
         waited += len(every) * (target.meeting_clocks + 2 * target.read_clocks)
         waited += 2 * pairs / plan.vector * 3 * words * target.dependent_clocks
         shared_bytes += size * plan.length * plan.rows
-    for op in sweeps:
-        if isinstance(op, loop.ReduceOp):
-            rounds = ceil(prod(op.hint(axis) for axis in op.axes) / plan.threads)
-            issue += rounds * threads * len(op.body.block.ops) / target.issue_lanes
-            waited += target.latency_clocks + target.meeting_clocks
+    for points, work in folds:
+        rounds = ceil(points / plan.threads)
+        issue += rounds * threads * work / target.issue_lanes
+        waited += target.latency_clocks + target.meeting_clocks
     waited += target.latency_clocks
     registers = ceil(words * plan.vector + OTHER_REGISTERS)
     held = max(1, occupancy(target, threads, registers, int(shared_bytes)).blocks)

@@ -17,25 +17,55 @@ import dlc
 from dlc.cli import dlc_cli
 from dlc.frontend.export.fx import import_program
 from dlc.judge.reference import evaluate
+from dlc.schedule import orders
+from dlc.schedule.orders import Order
+from dlc.schedule.rows import power_of_two
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass
-from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, ordering, scattering, searching
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-@pytest.fixture(params=[3, 32, 1024], ids=["merged", "again", "at-once"])
-def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of so many elements at most are sorted at once."""
-    monkeypatch.setattr(ordering, "BLOCK_RUN", request.param)
-    monkeypatch.setattr(ordering, "COUNTED_RUN", 2)
+def in_runs(n: int, count: int) -> Order:
+    length = max(4, power_of_two(2 * count))
+    return (
+        at_once(n)
+        if n <= length
+        else Order("runs", 0, length, then=in_runs(-(-n // length) * count, count))
+    )
+
+
+def in_groups(n: int, count: int) -> Order:
+    if n < 2 * count:
+        return at_once(n)
+    return Order("groups", 0, 2, in_groups(-(-n // 2), count), in_runs(2 * count, count))
+
+
+def at_once(n: int) -> Order:
+    return Order("at once", 0, n)
+
+
+WAYS: dict[str, Callable[[int, int], Order]] = {
+    "counted": lambda n, count: Order("counted", 0),
+    "at-once": lambda n, count: at_once(n),
+    "merges": lambda n, count: Order("merges", 0, 4),
+    "runs": in_runs,
+    "groups": in_groups,
+}
+
+
+@pytest.fixture(params=WAYS)
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are ordered in each way, whatever is fastest."""
+    way = WAYS[request.param]
+    monkeypatch.setattr(orders, "fastest_order", lambda n, count, *_: way(n, count))
 
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are ordered wherever they can be, and searched."""
-    for module in (ordering, scattering, searching):
-        monkeypatch.setattr(module, "ordering_pays", lambda c, n, *_: n > 1)
-    monkeypatch.setattr(searching, "searching_pays", bool)
+    monkeypatch.setattr(orders, "ordering_pays", lambda n, *_, **_k: n > 1)
+    monkeypatch.setattr(orders, "searching_pays", lambda n, *_: n > 0)
 
 
 def check(function: Callable[..., Any], *args: Tensor) -> None:
@@ -71,7 +101,7 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("short_runs")
+@pytest.mark.usefixtures("ways")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_sort(dtype: torch.dtype) -> None:
     x = draw(TYPES[dtype], dtype)
@@ -85,7 +115,7 @@ def test_sort(dtype: torch.dtype) -> None:
     )
 
 
-@pytest.mark.usefixtures("short_runs")
+@pytest.mark.usefixtures("ways")
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 63, 127, 1000])
 def test_sort_of_lines(n: int) -> None:
     """Sorted, reversed, and all equal lines."""
@@ -100,7 +130,7 @@ def test_sort_of_all_halves(descending: bool) -> None:
     check(lambda x: torch.sort(x, stable=True, descending=descending), x)
 
 
-@pytest.mark.usefixtures("short_runs")
+@pytest.mark.usefixtures("ways")
 def test_first_in_order() -> None:
     x = torch.randperm(200, generator=torch.Generator().manual_seed(0)).view(2, 100).float()
     check(lambda x: (x.topk(1), x.topk(7, largest=False), x.topk(64), x.t().topk(1, 0)), x)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import f64, i64
+from xdsl.dialects.builtin import ModuleOp, f64, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
@@ -27,6 +27,7 @@ from dlc.ir.expr import Expr, to_map
 from dlc.ir.provenance import numbered, set_ops, set_value
 from dlc.ir.reshaping import dimension, dimension_values, fixed, reshaped
 from dlc.ir.sizes import Bounds, NeedsNumber, Size
+from dlc.target import DEFAULT_TARGET, Target, get_target, target_of
 from dlc.transforms.tensor.decompositions.scalar import (
     Body,
     Number,
@@ -316,6 +317,14 @@ class TensorBuilder:
         """A number, or that which a size of the program is likely to be: for what is faster."""
         symbols = symbols_around(self.place)
         return Size.of(number).evaluate({name: s.likely for name, s in symbols.items()})
+
+    @cached_property
+    def target(self) -> Target:
+        """The chip that the program is compiled for."""
+        around = self.place
+        while (outer := around.parent_op()) is not None:
+            around = outer
+        return target_of(around) if isinstance(around, ModuleOp) else get_target(DEFAULT_TARGET)
 
     @cached_property
     def _sizes(self) -> dict[str, SSAValue]:

@@ -7,27 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.tensor_ir import FoldOp
 from dlc.ir.sizes import Size
+from dlc.schedule.long_folds import fan_of
 from dlc.transforms.tensor.decompositions.builder import Exprs, dim_map, dimension, dims
 from dlc.transforms.tensor.decompositions.folds import combine
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowering
-from dlc.transforms.tensor.decompositions.ordering import in_order
+from dlc.transforms.tensor.decompositions.ordering import LOW, in_order, ordering_pays
 from dlc.transforms.tensor.decompositions.scalar import Scalar
 from dlc.transforms.tensor.decompositions.searching_steps import searched
-
-SHIFT = 5
-FAN = 1 << SHIFT
-"""The rows that one of the next level folds. A run of rows has fewer at each of its ends."""
-WALKED = 4 * FAN
-"""The rows of a run that is walked as it is."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,18 @@ class Groups:
         return c.elementwise(lambda a, b: b - a, self.first, self.last, shape=shape, hint="count")
 
 
+def grouping_pays(c: Lowering, updates: int, lines: int, results: int, count: int) -> bool:
+    """True if to put the updates of each of some lines in the order of `count` places is faster
+    than to compare each of the results with all of them."""
+    searches = lines * count
+    return ordering_pays(c, updates, lines, results, searches, place_bits(count), folds=True)
+
+
+def place_bits(count: int) -> int:
+    """The bits of a number of a place, or of none of them, the sign among them."""
+    return LOW if isinstance(count, Size) else count.bit_length() + 1
+
+
 def grouped(c: Lowering, places: SSAValue, count: int) -> Groups:
     """
     Updates whose places stand along the last axis, [*lines, updates]. There are `count` places;
@@ -98,8 +106,7 @@ def grouped(c: Lowering, places: SSAValue, count: int) -> Groups:
         shape=shape_of(places),
         hint="key",
     )
-    bits = None if isinstance(count, Size) else count.bit_length() + 1
-    order = in_order(c, keys, rank, updates, descending=False, bits=bits)
+    order = in_order(c, keys, rank, updates, descending=False, bits=place_bits(count))
     at = [*dims(rank), dimension(rank + 1)]
     ordered = gathered(c, keys, [order], at, shape_of(places))
     place = c.cast(c.iota(rank, shape), narrow)
@@ -124,8 +131,8 @@ def folded_run(
     The fold of some rows side by side along `axis` for each element of `ends`, which say where they
     begin and end; `rest` are the other subscripts of `rows`. There are about so many for each.
 
-    Short runs are walked. Of long ones, all rows are folded by `FAN` first: what is whole of these
-    in a run is folded in its turn, and rows are walked at its ends.
+    Runs are walked, or all rows are folded by `fan_of` them first: what is whole of these in a run
+    is folded in its turn, and rows are walked at its ends.
     """
     rank, shape = len(shape_of(ends[0])), shape_of(ends[0])
     subscripts = [*rest]
@@ -135,27 +142,31 @@ def folded_run(
     def walked(first: SSAValue, last: SSAValue, about: int) -> SSAValue:
         return c.insert(FoldOp(monoid, rows, [first, last], map, about), "updates")
 
-    n = shape_of(rows)[axis]
-    if isinstance(n, Size) or about <= WALKED or n < FAN:
+    n, extents = shape_of(rows)[axis], list(shape_of(rows))
+    fan = None
+    if not isinstance(n, Size):
+        count, each = (c.likely(prod(part)) for part in (extents[: axis + 1], extents[axis + 1 :]))
+        fan = fan_of(about, count, each * element_bytes(element_of(rows)), c.target)
+    if fan is None or n < fan:
         return walked(*ends, max(1, about))
+    shift = fan.bit_length() - 1
 
     def computed(function: Callable[..., Scalar], *values: SSAValue, hint: str) -> SSAValue:
         return c.elementwise(function, *values, shape=shape, hint=hint)
 
     first, last = ends
-    begin = computed(lambda a: (a + (FAN - 1)) >> SHIFT, first, hint="first")
-    end = computed(lambda a, b: (b >> SHIFT).maximum(a), begin, last, hint="last")
-    up = computed(lambda a, b: (a << SHIFT).minimum(b), begin, last, hint="first")
-    down = computed(lambda b: b << SHIFT, end, hint="last")
-    extents = list(shape_of(rows))
-    extents[axis] = n // FAN
+    begin = computed(lambda a: (a + (fan - 1)) >> shift, first, hint="first")
+    end = computed(lambda a, b: (b >> shift).maximum(a), begin, last, hint="last")
+    up = computed(lambda a, b: (a << shift).minimum(b), begin, last, hint="first")
+    down = computed(lambda b: b << shift, end, hint="last")
+    extents[axis] = n // fan
     inside = dims(len(extents))
-    inside[axis] = inside[axis] * FAN + dimension(len(extents))
-    of_fan = c.reduce(monoid, [len(extents)], c.move(rows, inside, [*extents, FAN]), hint="rows")
+    inside[axis] = inside[axis] * fan + dimension(len(extents))
+    of_fan = c.reduce(monoid, [len(extents)], c.move(rows, inside, [*extents, fan]), hint="rows")
     return computed(
         lambda x, y, z: combine(monoid, combine(monoid, x, y), z),
-        walked(first, up, FAN // 2),
-        folded_run(c, of_fan, axis, (begin, end), rest, monoid, about // FAN),
-        walked(down, last, FAN // 2),
+        walked(first, up, fan // 2),
+        folded_run(c, of_fan, axis, (begin, end), rest, monoid, about // fan),
+        walked(down, last, fan // 2),
         hint="updates",
     )

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, prod
 
 from xdsl.dialects.builtin import AnyFloat, bf16, f16, f64, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
-from dlc.dialects.tensor_ir import SortOp
+from dlc.dialects.tensor_ir import IotaOp, SortOp
 from dlc.ir.sizes import Size
+from dlc.schedule import orders
+from dlc.schedule.rows import power_of_two
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_unsigned, width
-from dlc.transforms.tensor.decompositions.searching_steps import STEP
 
-COUNTED_RUN = 16
-"""The elements that are ordered by counting those before each, in the kernels around."""
-BLOCK_RUN = 4096
-"""The most elements that are sorted at once: numbers of 64 bits take 32 KiB, which a block of any
-chip has, and each of its threads holds a few."""
-LAUNCH = 2**21
-"""The comparisons that take no longer than the launch of a kernel."""
 STEP_BITS = 8
 """The bits that a step of two searches by a block finds of each: 512 threads try a place each."""
 HALF = 16
@@ -32,26 +28,19 @@ LOW = 32
 """The bits of an index beside those of what it orders, in 64 bits."""
 
 
-def ordering_pays(c: Lowering, n: int, lines: int, results: int) -> bool:
+def ordering_pays(
+    c: Lowering, n: int, lines: int, results: int, searches: int, bits: int, *, folds: bool
+) -> bool:
     """
-    True if to order each of some lines of `n` elements, and to search them for each of the results,
-    is faster than to compare each result with `n` elements: a step of a search takes as long as
-    `STEP` comparisons, a merge as long as three, six steps of a sort as long as one comparison, and
-    each is a launch, beside those that find and use what is ordered. Lines as long as a size are
-    not ordered, as that takes more steps the longer they are.
+    True if to order each of some lines of `n` keys of so many bits, and to search them so often, is
+    faster than to compare each of the results with `n` keys, and to fold what belongs to equal ones
+    if `folds`. Lines as long as a size are not ordered, as that takes more steps the longer they
+    are.
     """
     if isinstance(n, Size):
         return False
-    lines, results, steps = c.likely(lines), c.likely(results), n.bit_length()
-    merges = (max(0, ceil(n / BLOCK_RUN) - 1)).bit_length()
-    compared = min(n, BLOCK_RUN).bit_length() ** 2 // 12
-    ordering = lines * n * (compared + merges * 3) + (5 + merges) * LAUNCH
-    return results * n > ordering + STEP * steps * results
-
-
-def power_of_two(number: int) -> int:
-    """The least power of two that is at least `number`."""
-    return 1 << (number - 1).bit_length()
+    lines, results, searches = map(c.likely, (lines, results, searches))
+    return orders.ordering_pays(n, lines, results, searches, bits, c.target, folds=folds)
 
 
 def key_of(x: Scalar, descending: bool) -> Scalar:
@@ -89,10 +78,6 @@ def in_order(
     """
     The indices along `dim` of the first `count` elements in order, equal ones as they stand. If
     `bits` are given, elements are integers of no more, the sign among them.
-
-    An element and its index are one number where they fit into one, else two, which are sorted
-    together: few at once by counting, runs of more by a block each. Of few elements of each run a
-    block sorts those of several runs again, until they are from one; else runs are merged in pairs.
     """
     shape = list(shape_of(value))
     rows, n = [*shape[:dim], *shape[dim + 1 :]], shape[dim]
@@ -100,63 +85,123 @@ def in_order(
     key = key_of_half if element == f16 else key_of
     keys = c.elementwise(lambda x: key(x, descending), c.wide(value), shape=shape, hint="key")
     keys = c.move(keys, [*dims(dim), dimension(rank), *dims(rank)[dim:]], [*rows, n])
-    low, least = LOW, key_bits(element) if bits is None else bits
-    if not isinstance(n, Size) and least + (n - 1).bit_length() <= 32:
-        low = (n - 1).bit_length()
-    parts = _numbered(c, keys, 32 - least if element == bf16 else 0, low)
-    if isinstance(n, Size) or n <= COUNTED_RUN:
-        parts = _counted(c, parts, count)
-    else:
-        parts = _in_runs(c, parts, n, count)
+    least = key_bits(element) if bits is None else bits
+    order = orders.Order("counted", 0)
+    if not isinstance(n, Size):
+        order = orders.fastest_order(n, count, c.likely(prod(rows)), least, c.target)
+    kind = _Keys(least, 32 - least if element == bf16 else 0)
+    first, mask = _first(c, keys, c.iota(rank, [*rows, n]), n, count, kind, order)
     shape[dim] = count
-    index = c.move(
-        parts[-1], [*dims(rank + 1)[:dim], *dims(rank + 1)[dim + 1 :], dimension(dim)], shape
-    )
-    if len(parts) > 1:
-        return index
-    mask = 2**low - 1
-    return c.elementwise(lambda x: (x & mask).to(i64), index, shape=shape, hint="index")
+    subscripts = [*dims(rank + 1)[:dim], *dims(rank + 1)[dim + 1 :], dimension(dim)]
+    first = c.move(first, subscripts, shape)
+    return c.elementwise(lambda x: (x & mask).to(i64), first, shape=shape, hint="index")
 
 
-def _numbered(c: Lowering, keys: SSAValue, unused: int, low: int) -> list[SSAValue]:
+@dataclass(frozen=True)
+class _Keys:
+    """Integers: the bits that say what they are, and the unused ones below."""
+
+    bits: int
+    unused: int
+
+
+def _first(
+    c: Lowering,
+    keys: SSAValue,
+    numbers: SSAValue,
+    limit: int,
+    count: int,
+    kind: _Keys,
+    order: orders.Order,
+) -> tuple[SSAValue, int]:
     """
-    Keys and their places along the last axis, as one number with so many bits for the place if the
-    others have room for what keys have but for `unused` bits below.
+    The numbers of the first `count` keys of each line in order, of equal ones the least first, and
+    a mask: numbers are in its bits. What is numbered `limit` or more is no key.
+
+    A key and its number are one number where they fit into one, else two, which are sorted
+    together.
     """
-    shape = shape_of(keys)
-    numbers = c.iota(len(shape) - 1, shape)
-    if element_of(keys) == i64:
-        return [keys, numbers]
-    within = i64 if low == LOW else i32
+    if order.way == "groups":
+        return _first_of_groups(c, keys, limit, count, kind, order)
+    low = LOW
+    if not isinstance(limit, Size) and kind.bits + (limit - 1).bit_length() <= 32:
+        low = (limit - 1).bit_length()
+    parts = _numbered(c, keys, numbers, limit, 0 if low == LOW else kind.unused, low)
+    parts = _counted(c, parts, count) if order.way == "counted" else _sorts(c, parts, count, order)
+    return parts[-1], -1 if len(parts) > 1 else 2**low - 1
+
+
+def _numbered(
+    c: Lowering, keys: SSAValue, numbers: SSAValue, limit: int, unused: int, low: int
+) -> list[SSAValue]:
+    """
+    Keys, but for the unused bits below, and their numbers, of so many bits, as one number each; or
+    both, where there is no room. What is no key comes last.
+    """
+    shape, element = shape_of(keys), element_of(keys)
+    every = isinstance(numbers.owner, IotaOp)
+    within = i64 if low == LOW or element == i64 else i32
+
+    def last(x: Scalar, number: Scalar) -> Scalar:
+        return x if every else (number < limit).select(x, _most(within))
 
     def packed(x: Scalar, number: Scalar) -> Scalar:
-        key = x >> unused if low < LOW else x
-        return (key.to(within) << low) | number.to(within)
+        whole = ((x >> unused).to(within) << low) | number.to(within)
+        return last(whole, number)
 
-    return [c.elementwise(packed, keys, numbers, shape=shape, hint="numbered")]
+    if element != i64:
+        return [c.elementwise(packed, keys, numbers, shape=shape, hint="numbered")]
+    keys = keys if every else c.elementwise(last, keys, numbers, shape=shape, hint="key")
+    return [keys, numbers]
 
 
-def _in_runs(c: Lowering, parts: list[SSAValue], n: int, count: int) -> list[SSAValue]:
-    """The first `count` of each line of `n`, by sorts of runs of it."""
-    rows = list(shape_of(parts[0]))[:-1]
-    again = count * 4 <= BLOCK_RUN
-    longest = BLOCK_RUN
-    if again and c.likely(prod(rows)) * n > LAUNCH:  # what few are kept of, short runs do for
-        longest = min(BLOCK_RUN, max(4 * COUNTED_RUN, power_of_two(8 * count)))
-    runs = ceil(n / longest) if again else 1 << (ceil(n / longest) - 1).bit_length()
-    parts = [
-        c.move(part, [*dims(len(rows)), dimension(len(rows) + 1)], [*rows, 1, n]) for part in parts
-    ]
-    parts = _sorted(c, parts, runs, count)
-    while (runs := shape_of(parts[0])[-2]) > 1:
-        if again:
-            kept = shape_of(parts[0])[-1]
-            parts = _sorted(c, parts, ceil(runs / (BLOCK_RUN // kept)), count)
-        else:
-            parts = _merged(c, parts, min(2 * shape_of(parts[0])[-1], count))
-    return [
-        c.move(p, [*dims(len(rows)), fixed(0), dimension(len(rows))], [*rows, count]) for p in parts
-    ]
+def _first_of_groups(
+    c: Lowering, keys: SSAValue, n: int, count: int, kind: _Keys, order: orders.Order
+) -> tuple[SSAValue, int]:
+    """The same of `n` keys, numbered as they stand: the first ones are in those `count` groups of
+    neighbours whose least keys come first, of equal ones in the first groups."""
+    assert order.first is not None
+    assert order.then is not None
+    rows, size = list(shape_of(keys))[:-1], order.size
+    rank, groups = len(rows), ceil(n / size)
+    at = dimension(rank) * size + dimension(rank + 1)
+    inside = [fixed(n - 1) - at] if groups * size != n else []
+    most = _most(element_of(keys)) if inside else None
+    each = c.move(keys, [*dims(rank), at], [*rows, groups, size], inside, most)
+    least = c.reduce("min", [rank + 1], each, hint="least")
+    numbers = c.iota(rank, [*rows, groups])
+    chosen, mask = _first(c, least, numbers, groups, count, kind, order.first)
+    shape = [*rows, count * size]
+    number = c.elementwise(
+        lambda group, place: (group & mask).to(i64) * size + (place & (size - 1)),
+        c.move(chosen, [*dims(rank), dimension(rank) // size], shape),
+        c.iota(rank, shape),
+        shape=shape,
+        hint="number",
+    )
+    place = number
+    if inside:
+        place = c.elementwise(lambda i: i.minimum(n - 1), number, shape=shape, hint="place")
+    found = gathered(c, keys, [place], [*dims(rank), dimension(rank + 1)], shape)
+    return _first(c, found, number, n, count, kind, order.then)
+
+
+def _sorts(c: Lowering, parts: list[SSAValue], count: int, order: orders.Order) -> list[SSAValue]:
+    """The first `count` of each line, by sorts of runs of it."""
+    *rows, n = shape_of(parts[0])
+    rank, step = len(rows), order
+    parts = [c.move(part, [*dims(rank), dimension(rank + 1)], [*rows, 1, n]) for part in parts]
+    if order.way == "merges":
+        parts = _sorted(c, parts, 1 << (ceil(n / order.size) - 1).bit_length(), count)
+        while shape_of(parts[0])[-2] > 1:
+            kept = min(2 * shape_of(parts[0])[-1], count)
+            parts = _merged(c, parts, kept, power_of_two(min(order.size, kept)))
+    else:
+        while step is not None:
+            total = prod(shape_of(parts[0])[-2:])
+            parts = _sorted(c, parts, ceil(total / step.size), count)
+            step = step.then
+    return [c.move(p, [*dims(rank), fixed(0), dimension(rank)], [*rows, count]) for p in parts]
 
 
 def _sorted(c: Lowering, parts: list[SSAValue], groups: int, count: int) -> list[SSAValue]:
@@ -191,15 +236,15 @@ def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     square = [*shape, shape[-1]]
     own, other = dims(rank), [*dims(rank - 1), dimension(rank)]
 
-    def before(x: Scalar, y: Scalar, i: Scalar, j: Scalar) -> Scalar:
-        return ((y < x) | (y.eq(x) & (j < i)) if len(parts) > 1 else y < x).to(i32)
+    def before(x: Scalar, y: Scalar, *numbers: Scalar) -> Scalar:
+        less = y < x
+        for own, its in pairwise(numbers):
+            less |= y.eq(x) & (its < own)
+        return less.to(i32)
 
     compared = c.elementwise(
         before,
-        c.move(parts[0], own, square),
-        c.move(parts[0], other, square),
-        c.iota(rank - 1, square),
-        c.iota(rank, square),
+        *(c.move(part, at, square) for part in parts for at in (own, other)),
         shape=square,
         hint="before",
     )
@@ -220,7 +265,7 @@ def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     return [of_place(part) for part in parts]
 
 
-def _merged(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
+def _merged(c: Lowering, parts: list[SSAValue], count: int, tile: int) -> list[SSAValue]:
     """
     The first elements of each pair of runs along the last axis, in order, a tile of them by each
     block: what it takes of the first run rises, and what it takes of the second one falls, where
@@ -228,7 +273,6 @@ def _merged(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     """
     *rows, runs, length = shape_of(parts[0])
     rank, both = len(rows), 2 * length
-    tile = power_of_two(min(BLOCK_RUN, count))
     tiles = ceil(count / tile)
     parts = [c.reshape(part, [*rows, runs // 2, both]) for part in parts]
     shape = [*rows, runs // 2, tiles, tile]

@@ -18,10 +18,9 @@ from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
 from dlc.transforms.tensor.decompositions.folds import combine, identity
-from dlc.transforms.tensor.decompositions.groups import folded_run, grouped
+from dlc.transforms.tensor.decompositions.groups import folded_run, grouped, grouping_pays
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.ordering import ordering_pays
 from dlc.transforms.tensor.decompositions.pointwise import truth
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_unsigned
 from dlc.transforms.tensor.decompositions.scans import scanned
@@ -94,7 +93,7 @@ def index_put(c: Lowering) -> Lowered:
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
-    if ordering_pays(c, count, 1, prod(c.shape)):
+    if grouping_pays(c, count, 1, prod(c.shape), prod(c.shape[d] for d in places)):
         extents = [c.shape[d] for d in places]
         groups = grouped(c, _place(c, flat, extents), prod(extents))
         groups = groups.over(c, [place_number(places, c.shape)], c.shape)
@@ -177,7 +176,7 @@ def put(c: Lowering) -> Lowered:
         hint="hit",
     )
     source = c.reshape(c.cast(c.tensor("source"), c.element), [count])
-    if ordering_pays(c, count, 1, size):
+    if grouping_pays(c, count, 1, size, size):
         groups = grouped(c, index, size).over(c, [place_number(range(rank), c.shape)], c.shape)
         if not c.flag("accumulate"):
             return overwritten(c, groups.latest(c, []), source, [dimension(rank)])
@@ -236,7 +235,9 @@ def scatter(c: Lowering) -> Lowered:
         return base
     dim = c.dim(rank)
     length = (shape_of(c.tensor("index")) or (1,))[dim]
-    if rank and ordering_pays(c, length, prod(c.shape) // c.shape[dim], prod(c.shape)):
+    if rank and grouping_pays(
+        c, length, prod(c.shape) // c.shape[dim], prod(c.shape), c.shape[dim]
+    ):
         return _scattered_in_order(c, dim, length)
     index = _scattered(c, "index", dim, length, -1)
     square = shape_of(index)
@@ -306,7 +307,7 @@ def index_reduce(c: Lowering) -> Lowered:
     update = dimension(rank)
     index = c.cast(c.reshape(c.tensor("index"), [count]), i64)
     how = str(c.op.argument("reduce"))
-    if rank and ordering_pays(c, count, 1, prod(c.shape)):
+    if rank and grouping_pays(c, count, 1, prod(c.shape), c.shape[dim]):
         groups = grouped(c, index, c.shape[dim]).over(c, [dimension(dim)], c.shape)
         others = [dimension(d) for d in range(rank) if d != dim]
         folds = groups.folded(c, source, dim, others, FOLDS[how])

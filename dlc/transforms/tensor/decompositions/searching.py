@@ -12,7 +12,7 @@ from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.ordering import in_order, ordering_pays
+from dlc.transforms.tensor.decompositions.ordering import in_order, key_bits, ordering_pays
 from dlc.transforms.tensor.decompositions.scalar import Scalar
 from dlc.transforms.tensor.decompositions.searching_steps import searched, searching_pays
 from dlc.transforms.tensor.decompositions.types import promote
@@ -44,7 +44,7 @@ def places(c: Lowering, sequence: SSAValue, values: SSAValue, after: bool) -> Lo
     def below(e: Scalar, v: Scalar) -> Scalar:
         return v.is_nan() | ((e <= v) if after else (e < v))
 
-    if searching_pays(n):
+    if searching_pays(c, n):
         found = searched(c, sequence, row, c.broadcast(values, c.shape), below, c.shape)
         return c.cast(found, c.element, c.hint)
     square = [*c.shape, n]
@@ -83,7 +83,8 @@ def isin(c: Lowering) -> Lowered:
     inverted = c.flag("invert")
     elements, tests = compared(c, elements, c.reshape(tests, [prod(shape_of(tests))]))
     rank, count = len(c.shape), shape_of(tests)[0]
-    if ordering_pays(c, count, 1, prod(c.shape)):
+    results = prod(c.shape)
+    if ordering_pays(c, count, 1, results, results, key_bits(element_of(tests)), folds=False):
         order = in_order(c, tests, 0, count, descending=False)
         tests = gathered(c, tests, [order], [dimension(1)], [count])
         elements = c.broadcast(elements, c.shape)

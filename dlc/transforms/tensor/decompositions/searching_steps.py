@@ -9,13 +9,11 @@ from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
 from dlc.ir.sizes import Size
+from dlc.schedule import orders
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowering
 from dlc.transforms.tensor.decompositions.scalar import Scalar
-
-STEP = 8
-"""Comparisons that do not wait for each other take as long as a step of a search, which does."""
 
 
 def strides(n: int) -> Iterator[int]:
@@ -28,10 +26,10 @@ def strides(n: int) -> Iterator[int]:
         n //= 2
 
 
-def searching_pays(n: int) -> bool:
+def searching_pays(c: Lowering, n: int) -> bool:
     """True if a search among `n` elements is faster than comparisons with all of them, whose number
     must be known for that."""
-    return not isinstance(n, Size) and STEP * n.bit_length() < n
+    return not isinstance(n, Size) and orders.searching_pays(n, c.target)
 
 
 def searched(
