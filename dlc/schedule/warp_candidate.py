@@ -12,6 +12,8 @@ from math import ceil, prod
 from typing import ClassVar
 
 from dlc.analysis.loop.mma_products import FLOAT8, INT8
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.mma_layouts import TYPES
 from dlc.ir.cached import cached
 from dlc.schedule.block_tile import CHUNK_INSTRUCTIONS, COPY_INSTRUCTIONS
 from dlc.schedule.candidate import WAVEFRONTS, Candidate
@@ -97,13 +99,21 @@ class WarpCandidate(Candidate):
         p, t = self.problem, self.product
         rows, columns = p.row_factors * (t.row_work > 0), p.column_factors * (t.column_work > 0)
         sums = SUM_BYTES * max(self.block) * t.sums_beside
-        return self._points(rows, columns) * p.bytes_ + sums
+        return self._points(rows, columns) * self._factor_bytes + sums
+
+    @property
+    def _factor_bytes(self) -> int:
+        """Bytes of a factor, which may be computed of narrower or wider elements."""
+        return element_bytes(TYPES[self.product.type].element)
 
     @cached
     def shared_bytes(self) -> int:
         slots = self.depth if self.rings else 1
-        slabs = self.slab_bytes * slots + self.computed_bytes
-        return slabs * (self.points + PADDING // self.problem.bytes_) // self.points
+        parts = (
+            (self.slab_bytes * slots, self.problem.bytes_),
+            (self.computed_bytes, self._factor_bytes),
+        )
+        return sum(n * (self.points + PADDING // each) // self.points for n, each in parts)
 
     @cached
     def registers(self) -> int:

@@ -40,6 +40,8 @@ from dlc.registry import get_pass, parse_pipeline
         "schedules:2",
         "cascades:1",
         "cascades:2",
+        "idioms:1",
+        "idioms:3",
         "tilings:2",
         "sizes:1",
         "sizes:3",

@@ -239,3 +239,19 @@ def test_a_linear_that_is_quantized_row_by_row(sizes: tuple[int, int, int], targ
 
     compiled = dlc.compile(linear, (x, w, scales), target=target, backend="host")
     torch.testing.assert_close(compiled(x, w, scales), linear(x, w, scales), rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_factors_that_are_both_cast_to_halves(dtype: torch.dtype, target: str) -> None:
+    """Their slabs are of halves, beside those of bytes: there is room for all of them."""
+    x = torch.randint(-128, 128, (64, 100), dtype=torch.int8)
+    w = torch.randint(0, 256, (100, 48), dtype=torch.uint8)
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x.to(dtype) / 16) @ (w.to(dtype) / 16)
+
+    compiled = dlc.compile(f, (x, w), target=target, backend="host")
+    assert multiplies_matrices(compiled.variants[0].module("kernel"))
+    exact = (x.double() / 16) @ (w.double() / 16)
+    assert (compiled(x, w) - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()

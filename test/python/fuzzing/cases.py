@@ -1,4 +1,4 @@
-"""The eight kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The nine kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing import bindings
 from fuzzing.bindings import MOST_STEPS, steps_of
 from fuzzing.cascades import random_cascade
+from fuzzing.idioms import random_idioms
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.results import Returning, random_returning, shrunk
 from fuzzing.results import complaint as complaint_of_results
@@ -55,6 +56,8 @@ ON_HOST = 0.15
 """How often the C++ compiler is asked, too, which takes longer than the interpreter."""
 EXPORTED = 0.1
 """How often a program is also built and run without dlc."""
+NAMED = 0.2
+"""How often extents of idioms have names."""
 TEXTS = 20
 """So many texts, and so many scripts, are a case."""
 IN_PARTS = ("chunk-reduce", "cooperative-reduce")
@@ -159,6 +162,15 @@ def cascades(rng: random.Random) -> Answer:
     return _judge(random_cascade(rng), setting)
 
 
+def idioms(rng: random.Random) -> Answer:
+    """Norms, folds, products, sums at places that are data and orderings, of each other."""
+    if rng.random() < NAMED and not WHERE.backend:
+        return _at_sizes(rng, random_idioms(rng))
+    steps = tuple(random_schedule(rng)) if rng.random() < 0.15 else None
+    setting = replace(_setting(rng, steps), joined=steps is None and rng.random() < 0.15)
+    return _judge(random_idioms(rng), setting)
+
+
 def tilings(rng: random.Random) -> Answer:
     """A kernel that is tiled, under schedules near dlc's own, against that on the host."""
     text, type, target = random_tiled(rng)
@@ -212,7 +224,10 @@ def scripts(rng: random.Random) -> Answer:
 
 def sizes(rng: random.Random) -> Answer:
     """A program some of whose extents have names, and the kernels of three bindings of these."""
-    program = random_cascade(rng) if rng.random() < 0.2 else random_program(rng)
+    return _at_sizes(rng, random_cascade(rng) if rng.random() < 0.2 else random_program(rng))
+
+
+def _at_sizes(rng: random.Random, program: Program) -> Answer:
     named = bindings.random_named(rng, program, rng.choice(list(TARGETS)), rng.random() < ON_HOST)
     if named is None or not program.statements:
         return Answer(refused="a program without extents")
@@ -224,12 +239,13 @@ def sizes(rng: random.Random) -> Answer:
     return Answer(bindings.complaint(smallest)[0], smallest.text)
 
 
-KINDS_OF_KERNELS = ("programs", "schedules", "cascades")
+KINDS_OF_KERNELS = ("programs", "schedules", "cascades", "idioms")
 """Those that a backend decides."""
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
     "cascades": cascades,
+    "idioms": idioms,
     "tilings": tilings,
     "sizes": sizes,
     "texts": texts,
