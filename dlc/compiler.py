@@ -414,7 +414,7 @@ def compile(
     )
     where = get_backend(backend, sync)
     program = CompiledProgram(f, target or default_target(), where, options)
-    program.variant(tuple(args), kwargs).module("kernel")
+    program.variant(tuple(args), kwargs).stages.prepare()
     return program
 
 

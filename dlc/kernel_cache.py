@@ -60,7 +60,7 @@ def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) ->
     observers see the passes that run. Raises what `run_pipeline` does, and OpError for kernels that
     cannot be bound or printed.
     """
-    key = content_key(_text(module), source_key())
+    key = key_of(module)
     if (found := find(key, lambda: ctx)) is not None:
         return found
     from dlc.analysis.loop.loops import longest_reduction  # with the dialect of Loop IR
@@ -70,12 +70,22 @@ def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) ->
     run_pipeline(ctx, module, "loop", observers)
     longest = longest_reduction(module)
     run_pipeline(ctx, module, "kernel", observers)
-    lowered = replace(Lowered.of(module, longest), key=key)
+    return keep(key, module, longest)
+
+
+def key_of(module: ModuleOp, *how: str) -> str:
+    """By what the Kernel IR of a module is found, if it is made in a way that has a name."""
+    return content_key(_text(module), source_key(), *how)
+
+
+def keep(key: str, module: ModuleOp, longest_reduction: int) -> Lowered:
+    """Puts a module of Kernel IR there, whose longest reduce in Loop IR has so many points."""
+    lowered = replace(Lowered.of(module, longest_reduction), key=key)
 
     def build(directory: Path) -> dict[str, int]:
         (directory / FILE).write_text(_text(module))
         (directory / PROGRAM).write_text(program_to_json(lowered.program))
-        return {"longest_reduction": longest}
+        return {"longest_reduction": longest_reduction}
 
     lookup_or_build(LABEL, key, FILE, build)
     return lowered

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from threading import RLock
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 GROUP = "dlc.plugins"
@@ -120,6 +120,11 @@ class Table(MutableMapping[str, T]):
         """Where a name is registered."""
         return self._entries[name].place
 
+    def entries(self) -> Iterable[Entry[T]]:
+        """All that is registered, and by whom."""
+        load_all()
+        return self._entries.values()
+
     def foreign(self) -> list[str]:
         """The names that plug-ins bring, in the order in which they came."""
         load_all()
@@ -135,7 +140,7 @@ class Table(MutableMapping[str, T]):
         return self._entries[name].value
 
     def __setitem__(self, name: str, value: T) -> None:
-        self._entries[name] = Entry(value, None, "")
+        self._entries[name] = Entry(value, None, _place(sys._getframe(1)))
         self.rows[name] = value
         self.version += 1
 
@@ -223,9 +228,12 @@ class Registry:
         self._add(BACKENDS, name, where)
 
     def _add(self, table: Table[T], name: str, value: T) -> None:
-        caller = sys._getframe(2)
-        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        table.add(name, Entry(value, self._plugin, place))
+        table.add(name, Entry(value, self._plugin, _place(sys._getframe(2))))
+
+
+def _place(caller: FrameType) -> str:
+    """The file and line of who calls."""
+    return f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
 
 def _check_overload(name: str) -> None:
@@ -322,6 +330,26 @@ def add_to_environment(paths: Iterable[str]) -> None:
 def key() -> str:
     """Differs for other plug-ins and other contents of them; empty without any. Loads none."""
     return " ".join(f"{plugin.name}={plugin.digest}" for plugin in LOADED.find())
+
+
+def are_in_files() -> bool:
+    """
+    True if all that is registered stands in files of dlc or of plug-ins, which a key can be of, and
+    nothing was written down in a notebook or a script.
+    """
+    own = os.path.dirname(__file__) + os.sep
+    return all(
+        entry.plugin is not None or all(place.startswith(own) for place in _places(entry))
+        for table in TABLES
+        for entry in table.entries()
+    )
+
+
+def _places(entry: Entry[Any]) -> Iterator[str]:
+    """Where something is registered, and where its code stands if it is a function."""
+    yield entry.place
+    if (code := getattr(entry.value, "__code__", None)) is not None:
+        yield code.co_filename
 
 
 def refuse(plugin: Plugin, place: str, why: str) -> None:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.printer import Printer
 
+from dlc import plugins
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend.bound_program import BoundProgram
 from dlc.backend.cuda.print.printer import print_module
+from dlc.backend.host_program import HostProgram
 from dlc.backend.kernel_image import KernelImage
 from dlc.backend.schedule_database import ScheduleDatabase
-from dlc.diagnostics import did_you_mean, with_hint
+from dlc.diagnostics import OpError, did_you_mean, with_hint
 from dlc.dialects import loop
 from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.kernel_op import TUNED, KernelSignature
 from dlc.explain import Explanation
 from dlc.judge.tuned_schedules import TunedSchedules
-from dlc.log import dump_directory
+from dlc.kernel_cache import Lowered, find, keep, key_of
+from dlc.log import dump_directory, get_logger
 from dlc.notebook import progress
 from dlc.passes import (
     OVERLAPPING,
@@ -67,6 +73,9 @@ class Stages:
     for other names, PipelineError for a schedule that does not parse.
     """
 
+    keeps: ClassVar[bool] = True
+    """False where passes run each time, also if what they give is in the cache."""
+
     def __init__(
         self,
         module: ModuleOp,
@@ -88,6 +97,8 @@ class Stages:
         self.first: Stage = stage_of(module)
         self.schedules = by_kernel(schedules or {})
         self._modules: dict[Stage, ModuleOp] = {self.first: module}
+        self._lowered: Lowered | None = None
+        """What runs, if that was found or is kept."""
         if kernels is not None:
             self._modules["kernel"] = kernels
         if self.schedules and self.first == "loop":
@@ -97,6 +108,8 @@ class Stages:
     def module(self, stage: Stage) -> ModuleOp:
         """The program at a stage; it must not be changed. Loop IR is made on the way."""
         if stage not in self._modules:
+            if stage == "kernel" and (lowered := self._found) is not None:
+                return lowered.module
             before = STAGES[STAGES.index(self.first) : STAGES.index(stage)]
             if not before:
                 raise ValueError(f"the program is {self.first} IR, of which no {stage} IR is made")
@@ -104,7 +117,39 @@ class Stages:
             module = self.module(earlier[-1]).clone()
             self._run(module, stage, [])
             self._modules[stage] = module
+            if stage == "kernel" and self._key is not None:
+                with suppress(OpError):  # of which no kernels are run
+                    longest = longest_reduction(self.module("loop"))
+                    self._lowered = keep(self._key, module, longest)
         return self._modules[stage]
+
+    def program(self) -> BoundProgram:
+        """The host program with its kernels. OpError as of `HostProgram.bind`."""
+        if self._lowered is None:
+            return HostProgram.of(self.module("kernel")).bind()
+        return self._lowered.program
+
+    def prepare(self) -> None:
+        """Makes the Kernel IR, or finds what an earlier compilation made."""
+        if "kernel" not in self._modules and self._found is None:
+            self.module("kernel")
+
+    @cached_property
+    def _key(self) -> str | None:
+        """By what the Kernel IR is found; None for what is made in ways that have no name."""
+        chosen = self.schedules or self.tuned or self.plan is not None
+        if not self.keeps or self.first != "torch" or chosen or not plugins.are_in_files():
+            return None
+        return key_of(self._modules["torch"], *([OVERLAPPING] if self.overlap else []))
+
+    @cached_property
+    def _found(self) -> Lowered | None:
+        """What an earlier compilation made, if that is there."""
+        found = None if self._key is None else find(self._key, compiler_context)
+        if found is not None:
+            get_logger("compile").info("its kernels are those that were made of it before")
+        self._lowered = found
+        return found
 
     def known(self, stage: Stage) -> ModuleOp | None:
         """As `module`; None where the program begins at a later stage."""

@@ -60,7 +60,9 @@ class Variant:
 
     @cached_property
     def executor(self) -> Executor:
-        executor = Executor(program_at(self.module("kernel"), self.sizes), self.backend)
+        sizes = self.sizes
+        program = program_at(self.module("kernel"), sizes) if sizes else self.stages.program()
+        executor = Executor(program, self.backend)
         eager = self.program.eager
         self.stages.dump(getattr(eager, "__name__", type(eager).__name__))
         log = get_logger("kernels")

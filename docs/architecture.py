@@ -26,10 +26,12 @@ LAYERS: tuple[dict[str, str], ...] = (
     },
     {
         "dlc.stages": "a program in all its IRs",
-        "dlc.kernel_cache": "Kernel IR on disk",
         "dlc.importing": "one import for many sizes",
     },
-    {"dlc.trace": "a program's IRs, passes and costs as a page"},
+    {
+        "dlc.trace": "a program's IRs, passes and costs as a page",
+        "dlc.kernel_cache": "Kernel IR on disk",
+    },
     {
         "dlc.transforms": "passes: one file each, a folder for each IR",
         "dlc.judge": "is a result right?",

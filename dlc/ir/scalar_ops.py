@@ -160,7 +160,8 @@ ROWS: dict[str, ScalarOp] = {
     "math.tanh": _function("tanh", "tanh", 30),
 }
 """dlc's own."""
-plugins.SCALARS.update(ROWS)
+for _name, _row in ROWS.items():
+    plugins.SCALARS[_name] = _row
 
 SCALARS: Mapping[str, ScalarOp] = plugins.SCALARS.rows
 """The scalar operations by the name of the IR, those of plug-ins that are loaded included."""

@@ -15,11 +15,14 @@ import torch
 import dlc
 from dlc.backend.export import export_program
 from dlc.garbage import YOUNG
+from dlc.stages import Stages
 
 # What tests and the commands that they start import is compiled once, whatever the environment says
 # of bytecode: to compile dlc is a quarter of what a command takes.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+Stages.keeps = False  # what tests compile, passes make
 
 
 def pytest_collection_finish() -> None:

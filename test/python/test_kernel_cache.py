@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from dlc import kernel_cache, pipeline
+import dlc
+from dlc import kernel_cache, pipeline, plugins, stages
 from dlc.backend import BackendError
 from dlc.backend.bound_program import flat
 from dlc.backend.cache import cache_directory, lookup_or_build
@@ -30,6 +32,7 @@ from dlc.kernel_cache import Lowered, lower
 from dlc.passes import Stage
 from dlc.pipeline import Observer, run_pipeline
 from dlc.registry import register
+from dlc.stages import Stages
 from dlc.target import set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
@@ -189,3 +192,93 @@ def test_what_is_anothers_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(BackendError, match="remove it, or set DLC_CACHE_DIR"):
         lookup_or_build("host", "key", "file", lambda path: {})
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that are compiled are kept, as they are outside of tests."""
+    monkeypatch.setattr(Stages, "keeps", True)
+
+
+def scores(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = (x @ y.t()).softmax(-1)
+    return scores, x.sum(0)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
+    """In another process, too: nothing of the first is looked at but what lies on disk."""
+    given = torch.randn(6, 40), torch.randn(9, 40)
+    first = dlc.compile(scores, given, "sm_90", "host")
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "run_pipeline", lambda *_: pytest.fail("it is there"))
+        patch.setattr(Parser, "parse_module", lambda *_: pytest.fail("nobody asks for the IR"))
+        again = dlc.compile(scores, given, "sm_90", "host")
+        assert all(map(torch.equal, again(*given), first(*given)))
+        facts = [
+            [getattr(k, name) for name in ("name", "source", "schedule")] for k in again.kernels
+        ]
+    assert facts == [[k.name, k.source, k.schedule] for k in first.kernels]
+    for ir in ("torch", "tensor", "loop", "tile", "kernel", "cuda"):
+        assert again.ir(ir) == first.ir(ir)
+    assert again.explain() == first.explain()
+    assert [k.schedules for k in again.kernels] == [k.schedules for k in first.kernels]
+    assert [k.ir("kernel") for k in again.kernels] == [k.ir("kernel") for k in first.kernels]
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_is_kept_is_kept_apart(cache: Path):
+    """By shapes, target, and each option that Torch IR or the kernels show."""
+    given = torch.randn(6, 40), torch.randn(9, 40)
+
+    def source(target: str = "sm_90", rows: int = 6, **how: Any) -> str:
+        tensors = torch.randn(rows, 40), given[1]
+        return dlc.compile(scores, tensors, target, "host", **how).ir("cuda")
+
+    variants: list[Callable[[], str]] = [
+        source,
+        lambda: source("sm_80"),
+        lambda: source(rows=7),
+        lambda: source(precision="tf32"),
+        lambda: source(overlap=True),
+    ]
+    made = [make() for make in variants]
+    entries = sorted(path.name for path in cache.glob("kernel-ir-*"))
+    assert len(entries) == len(variants)
+    assert [make() for make in variants] == made
+    assert sorted(path.name for path in cache.glob("kernel-ir-*")) == entries
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_the_user_chooses_is_not_kept(cache: Path):
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.exp().sum(-1)
+
+    given = (torch.randn(6, 40),)
+    dlc.compile(program, given, backend="host", tuned=True)
+    dlc.compile(program, given, backend="host", plan="exp+sum")
+    own = dlc.compile(torch.exp, given, backend="host", schedules={"exp": "tileify"})
+    assert not [*cache.glob("kernel-ir-*")]
+    assert own.kernels[0].schedule == "tileify"
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_a_script_registers_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """It has no file that a key is of: the next script may register something else."""
+    with monkeypatch.context() as patch:
+        patch.setattr(plugins, "TABLES", (table := plugins.Table("decomposition"),))
+        assert plugins.are_in_files()
+        table.add("exp.default", plugins.Entry(scores, None, plugins.__file__))
+        assert not plugins.are_in_files()
+        dlc.compile(torch.exp, (torch.ones(3),), backend="host")
+        assert not [*cache.glob("kernel-ir-*")]
+    assert plugins.are_in_files()
+
+
+@pytest.mark.usefixtures("kept")
+def test_programs_for_all_sizes_are_compiled_each_time(cache: Path):
+    x, batch = torch.randn(6, 40), torch.export.Dim("batch")
+    for _ in range(2):
+        program = dlc.compile(torch.exp, (x,), backend="host", dynamic_shapes=({0: batch},))
+        assert torch.allclose(program(x), x.exp())
+    assert not [*cache.glob("kernel-ir-*")]
