@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from caches import own_cache
+
 PROGRAMS = """
 import hashlib, sys
 import torch, torch.nn.functional as F
@@ -55,9 +57,10 @@ def outputs(script: str, tmp_path: Path) -> list[str]:
     running: list[subprocess.Popen[str]] = []
     for seed in ("0", "1"):
         (tmp_path / seed).mkdir()
+        cache = own_cache(tmp_path / f"cache of {seed}")  # neither finds what the other has made
         process = subprocess.Popen(
             [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed, "DLC_CACHE_DIR": str(cache)},
             cwd=tmp_path / seed,
             stdout=subprocess.PIPE,
             text=True,

@@ -16,7 +16,8 @@ from torch.export import Dim
 from torch.nn.functional import linear, silu
 from xdsl.passes import ModulePass
 
-from dlc.compiler import compile
+from dlc.backend.host.host_backend import HostBackend
+from dlc.compiler import CompiledProgram
 from dlc.passes import APART, STEPS, Step
 from dlc.stages import compiler_context
 
@@ -114,8 +115,8 @@ def acting() -> Iterator[str]:
     on = [(program, "sm_90") for program in PROGRAMS]
     for (function, inputs, *sizes), target in [(PROGRAMS[0], "sm_80"), *on]:
         shapes = sizes[0] if sizes else None
-        program = compile(function, inputs, target, "host", dynamic_shapes=shapes)
-        module = program.variants[0].module("torch").clone()
+        program = CompiledProgram(function, target, HostBackend(), dynamic_shapes=shapes)
+        module = program.variant(inputs).module("torch").clone()
         before = str(module)
         for step in STEPS:
             pass_class(step)().apply(compiler_context(), module)
