@@ -17,6 +17,7 @@ from torch.nn.functional import linear, silu
 from xdsl.passes import ModulePass
 
 from dlc.backend.host.host_backend import HostBackend
+from dlc.compile_options import CompileOptions
 from dlc.compiler import CompiledProgram
 from dlc.passes import APART, STEPS, Step
 from dlc.stages import compiler_context
@@ -114,8 +115,8 @@ def acting() -> Iterator[str]:
     """The passes that change something of the programs, by their default schedules."""
     on = [(program, "sm_90") for program in PROGRAMS]
     for (function, inputs, *sizes), target in [(PROGRAMS[0], "sm_80"), *on]:
-        shapes = sizes[0] if sizes else None
-        program = CompiledProgram(function, target, HostBackend(), dynamic_shapes=shapes)
+        options = CompileOptions(dynamic_shapes=sizes[0] if sizes else None)
+        program = CompiledProgram(function, target, HostBackend(), options)
         module = program.variant(inputs).module("torch").clone()
         before = str(module)
         for step in STEPS:
