@@ -4,8 +4,8 @@
 Dynamo calls `backend` with a graph of torch functions. Where no gradient is wanted, dlc exports and
 compiles it as it is. Otherwise, and where dlc cannot compile all of it or it differentiates by
 `torch.func`, which an export does not follow, AOTAutograd makes graphs of ATen operations that
-write to nothing: dlc compiles what it can of the forward one and PyTorch runs the rest, gradients
-included.
+write to nothing, one of the forward and one of the backward: dlc compiles what it can of both, that
+of the backward when it is first called, and PyTorch runs the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -103,17 +105,25 @@ def _whole(graph: GraphModule, inputs: Sequence[Any], options: Options) -> Calla
 def _differentiable(
     graph: GraphModule, inputs: Sequence[Any], options: Options
 ) -> Callable[..., Any]:
-    """The graph by AOTAutograd: pieces of its forward by dlc, its backward by PyTorch."""
+    """The graph by AOTAutograd: its forward and its backward, or pieces of these, by dlc."""
+
+    # What is kept for a backward, and gradients that are added to, outlive the next call: a CUDA
+    # graph would overwrite them.
+    kept = replace(options, graph=options.graph and not _wants_gradients(inputs))
 
     def forward(traced: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         with outside_of_tracing():
-            return make_boxed_func(compile_forward(traced, inputs, options))
+            return make_boxed_func(compile_functional(traced, inputs, kept))
+
+    def backward(traced: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        run = _when_called(traced, inputs, kept) if options.backward else traced.forward
+        return make_boxed_func(run)
 
     with margins_of_eager():
-        return aot_autograd(fw_compiler=forward, bw_compiler=_eager)(graph, inputs)
+        return aot_autograd(fw_compiler=forward, bw_compiler=backward)(graph, inputs)
 
 
-def compile_forward(
+def compile_functional(
     graph: GraphModule, inputs: Sequence[Any], options: Options
 ) -> Callable[..., Any]:
     """A functional ATen graph, compiled as a whole or in pieces."""
@@ -127,5 +137,12 @@ def compile_forward(
     return compiled
 
 
-def _eager(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    return make_boxed_func(graph.forward)
+def _when_called(graph: GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The same, compiled at the first call: few forwards are asked for their gradients."""
+
+    @cache
+    def compiled() -> Callable[..., Any]:
+        with outside_of_tracing():
+            return compile_functional(graph, inputs, options)
+
+    return lambda *args: compiled()(*args)

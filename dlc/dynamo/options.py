@@ -20,7 +20,8 @@ TUNING = "dlc tune measures, and --tuned or dlc.compile(…, tuned=True) takes w
 class Options:
     """
     `target`, `backend`, `graph`, `sync` and `precision` are those of `dlc.compile`. With
-    `fallback`, PyTorch runs what dlc cannot compile; without it that is an error.
+    `fallback`, PyTorch runs what dlc cannot compile; without it that is an error. Without
+    `backward`, PyTorch runs the backward of what records gradients.
     """
 
     target: str | None = None
@@ -29,6 +30,7 @@ class Options:
     sync: bool = False
     precision: str | None = None
     fallback: bool = True
+    backward: bool = True
 
     @staticmethod
     def of(mode: str | None, options: Mapping[str, Any] | None) -> Options:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 from torch._ops import OperatorBase
-from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
 
 def trilinear(
@@ -150,50 +148,9 @@ def _put_lines(
     return aten._unsafe_index_put(value, indices, source, accumulate=accumulate)
 
 
-def flash_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """
-    `aten._scaled_dot_product_flash_attention_for_cpu`: attention (batch, heads, queries, width), as
-    PyTorch takes it apart, and what its derivative needs, where PyTorch's decomposition has the
-    probabilities: the logarithm of the sum of each query's exponentials, 0 for one without keys.
-    The output lies in memory as the query does, which a view of it may count on.
-    """
-    apart = decomposition_table[aten._scaled_dot_product_flash_attention_for_cpu.default]
-    output, _ = apart(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
-    wide = torch.promote_types(query.dtype, torch.float32)
-    groups = query.shape[1] // max(key.shape[1], 1)
-    keys = key if groups == 1 else key.repeat_interleave(groups, 1)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query.to(wide) @ keys.to(wide).mT * factor
-    if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
-        scores = scores.masked_fill(~seen, -math.inf)
-    if attn_mask is not None:
-        is_bool = attn_mask.dtype == torch.bool
-        scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
-    sums = scores.logsumexp(-1)
-    sums = torch.where(sums == -math.inf, 0, sums)
-    return _lying_as(output, query), sums.mT.contiguous().mT
-
-
-def _lying_as(value: Tensor, other: Tensor) -> Tensor:
-    """A copy whose axes follow each other in memory as those of `torch.empty_like(other)` do."""
-    order, _ = compute_elementwise_output_logical_to_physical_perm(other)
-    return value.permute(order).contiguous().permute([order.index(a) for a in range(value.dim())])
-
-
 COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._trilinear.default: trilinear,
     aten._softmax_backward_data.default: softmax_backward,
-    aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten._pdist_forward.default: pdist,
     aten.index_add.default: index_add,
     aten.index_copy.default: index_copy,

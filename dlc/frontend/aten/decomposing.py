@@ -22,6 +22,7 @@ from dlc.frontend.aten.bags import BAGS
 from dlc.frontend.aten.beside_aten import beside_aten
 from dlc.frontend.aten.composed import COMPOSED
 from dlc.frontend.aten.counting import COUNTING
+from dlc.frontend.aten.derivatives import DERIVATIVES
 from dlc.frontend.aten.digits import DIGITS
 from dlc.frontend.aten.distinct_operands import make_operands_distinct
 from dlc.frontend.aten.draws import DRAWS
@@ -31,6 +32,7 @@ from dlc.frontend.aten.filled_views import keep_layouts
 from dlc.frontend.aten.flexible_attention import take_attention_apart
 from dlc.frontend.aten.fourier import FOURIER
 from dlc.frontend.aten.fractional import FRACTIONAL
+from dlc.frontend.aten.fused_attention import ATTENTION
 from dlc.frontend.aten.margins import margins_of_eager
 from dlc.frontend.aten.overlapping import OVERLAPPING
 from dlc.frontend.aten.recurrent_layers import RECURRENT
@@ -109,8 +111,8 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
 def _own() -> dict[OperatorBase, Callable[..., Any]]:
     """dlc's functions for ATen overloads, which go before PyTorch's."""
     first = (FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS)
-    tables = (*first, OVERLAPPING, RESAMPLING, STRIDED, RECURRENT, FACTORIZATIONS)
-    return {op: function for table in tables for op, function in table.items()}
+    tables = (*first, ATTENTION, DERIVATIVES, OVERLAPPING, RESAMPLING, STRIDED, RECURRENT)
+    return {op: function for table in (*tables, FACTORIZATIONS) for op, function in table.items()}
 
 
 @cache

@@ -21,7 +21,7 @@ _REASONS = {
     RANDOM: "it draws random numbers; draw them outside and pass them as an argument",
     FACTORIZATIONS: "matrices of complex numbers are not factored; do it outside of the program",
     "_?linalg_(eig|eigvals)": "of general matrices there are no eigenvalues; eigh takes symmetric",
-    r"\w+_backward": "derivatives are not compiled",
+    r"\w+_backward": "of derivatives this one is not written yet",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
     "bincount": "the shape depends on data; torch.zeros(n).index_add(0, x, weights) has n elements",
     r"_scaled_(mm|mm_v2|grouped_mm)": "of scaled products `torch._scaled_mm` alone is computed, by "
