@@ -152,6 +152,24 @@ def test_of_others() -> None:
         assert torch.equal(found(value.cos(), value).nan_to_num(7), wanted.nan_to_num(7))
 
 
+def test_of_norms_of_a_batch_as_a_gpu_has_them() -> None:
+    """`aten.batch_norm_backward`, with memory that cuDNN keeps for itself, as the CPU's own."""
+    value, weight = torch.randn(4, 6, 5, 5), torch.rand(6)
+    deviation = value.var((0, 2, 3), unbiased=False).add(1e-5).rsqrt()
+    given = value.cos(), value, weight, value.mean((0, 2, 3)), deviation
+
+    def of_a_gpu(g: Tensor, x: Tensor, w: Tensor, mean: Tensor, deviation: Tensor) -> object:
+        known = None, None, mean, deviation, True, 1e-5, [True] * 3
+        return aten.batch_norm_backward(g, x, w, *known, torch.empty(0))
+
+    known = None, None, *given[3:], True, 1e-5, [True] * 3
+    wanted = aten.native_batch_norm_backward(*given[:3], *known)
+    for ours, eager in zip(
+        dlc.compile(of_a_gpu, given, backend="host")(*given), wanted, strict=True
+    ):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=3e-6 * eager.abs().max().item())
+
+
 def test_heads_of_a_query_that_share_keys() -> None:
     query, key, value = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 4)
     mask = torch.randn(5, 7).masked_fill(torch.rand(5, 7) < 0.3, -torch.inf)
@@ -250,7 +268,7 @@ def test_a_backward_may_run_again_and_takes_any_strides() -> None:
 def test_it_is_compiled_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def count(graph: torch.fx.GraphModule, *rest: object) -> Callable[..., object]:
+    def count(graph: torch.fx.GraphModule, *rest: Any) -> Callable[..., object]:
         made.append(str(graph.graph.output_node().args))
         return original(graph, *rest)
 
