@@ -121,7 +121,10 @@ class SortOp(SortOpBase):
         around = _loop_along(self)
         if around.is_size(around.axes[0]):
             raise VerifyException("expected a number of points to sort, found a size")
-        verify_sorted([r.type for r in self.results], around.extent(around.axes[0]))
+        points = around.extent(around.axes[0])
+        verify_sorted([r.type for r in self.results], points)
+        if self.first is not None and self.first > points:
+            raise VerifyException(f"expected the first of {points} points, found {self.first}")
 
 
 def _loop_along(op: AlongOpBase) -> ForOp:

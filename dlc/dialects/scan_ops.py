@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, StringAttr, UnitAttr, i32, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -114,29 +114,52 @@ class ScanOpBase(AlongOpBase, ABC):
 
 class SortOpBase(AlongOpBase, ABC):
     """
-    `%s, … = d.sort (bitonic)? %a, … along expr (among(%row, %t))? : i64, …`
+    `%s, … = d.sort (bitonic)? (first 8)? %a, … along expr (among(%row, %t))? : i64, …`
 
     At the point of place n what the values are at the point that comes n-th in rising order: of the
     first value, of the second where that is equal, and so on. There are 2^m points. What is bitonic
-    rises up to some point, and falls from there: then a merge does.
+    rises up to some point, and falls from there: then a merge does. If only the first 2^k are asked
+    for, that is so of them, and at a place beyond them is what is at the place modulo 2^k.
     """
 
     bitonic = opt_prop_def(UnitAttr)
+    first_ = opt_prop_def(IntegerAttr.constr(i64), prop_name="first")
 
     custom_directives = (Value, SameType)
-    assembly_format = f"(`bitonic` $bitonic^)? {_FORMAT}"
+    assembly_format = f"(`bitonic` $bitonic^)? (`first` $first^)? {_FORMAT}"
 
-    def __init__(self, values: Sequence[SSAValue], place: Expr, *, bitonic: bool = False) -> None:
+    def __init__(
+        self,
+        values: Sequence[SSAValue],
+        place: Expr,
+        *,
+        bitonic: bool = False,
+        first: int | None = None,
+    ) -> None:
         indices, map, _ = index_parts([place], [])
         super().__init__(
             operands=[values, indices, []],
-            properties={"map": map, "bitonic": UnitAttr() if bitonic else None},
+            properties={
+                "map": map,
+                "bitonic": UnitAttr() if bitonic else None,
+                "first": None if first is None else IntegerAttr(first, i64),
+            },
             result_types=[[v.type for v in values]],
         )
+
+    @property
+    def first(self) -> int | None:
+        """How many are asked for, if not all: a power of two."""
+        return None if self.first_ is None else self.first_.value.data
 
     def verify_(self) -> None:
         super().verify_()
         verify_sorted([r.type for r in self.results])
+        if self.first is not None:
+            if self.bitonic is not None:
+                raise VerifyException("expected all of what is bitonic to be sorted")
+            if self.first < 1 or self.first & (self.first - 1):
+                raise VerifyException(f"expected the first 2^k points, found {self.first}")
 
 
 def verify_sorted(types: Sequence[Attribute], points: int | None = None) -> None:

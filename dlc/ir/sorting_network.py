@@ -6,6 +6,9 @@ the same ones whatever the values are (Batcher, "Sorting networks and their appl
 Sorted runs are merged in pairs: each value of one run is compared with its mirror image in the
 other, which leaves the lesser half in front, then with those half as far away, and so on. Threads
 hold 2^held values each and exchange them between windows: so many steps need no exchange.
+
+Where the first 2^kept values are asked for, runs of as many are sorted; of each two runs the lesser
+half is kept and sorted, which leaves half as many runs, until there is one.
 """
 
 from __future__ import annotations
@@ -27,9 +30,24 @@ class Window:
     """True if the values in the upper half are the mirror images of those in the lower one."""
     pairs: tuple[tuple[int, int], ...]
     """The numbers of values of a thread to be compared, in their order."""
+    threads: int
+    """How many threads hold values: 2^threads."""
+    kept: int
+    """How many values of each are kept, the first ones: 2^kept."""
+    run: int = 0
+    apart: int = 0
+    """Runs of 2^run values are left, 2^apart times as far from each other as they are long."""
 
     def place(self, thread: Expr, number: int) -> Expr:
         """The place of a value, by its number, of a thread."""
+        place = self._number(thread, number)
+        if not self.apart:
+            return place
+        length = 1 << self.run
+        return place // length * (length << self.apart) + place % length
+
+    def _number(self, thread: Expr, number: int) -> Expr:
+        """Its place where runs are side by side."""
         apart = 1 << self.low
         within = thread % apart
         if self.mirrored and number >= 1 << (self.held - 1):
@@ -37,33 +55,67 @@ class Window:
         return thread // apart * (apart << self.held) + number * apart + within
 
 
-def windows(bits: int, held: int, *, bitonic: bool = False) -> Iterator[Window]:
+def windows(
+    bits: int, held: int, *, bitonic: bool = False, first: int | None = None
+) -> Iterator[Window]:
     """
     The windows that sort 2^bits values, of which a thread holds 2^held: in the first and the last
     one, those that stand side by side. It holds two at least, or there is one. Values that rise up
     to a place and fall from there need the last steps only: those that are half as far from each
-    other as there are values, a quarter as far, and so on.
+    other as there are values, a quarter as far, and so on. If only the first 2^first values are
+    asked for, the last window leaves these at their places, a part of the threads holding them.
     """
     assert held or not bits
     if bitonic:
         if bits > held or not bits:
-            yield Window(0, held, False, ())
-        yield from _halving(bits, held)
+            yield Window(0, held, False, (), bits - held, held)
+        yield from _halving(bits, held, bits)
         return
-    first = [pair for run in range(1, held + 1) for pair in _merged(held, run)]
-    yield Window(0, held, False, tuple(first))
-    for run in range(held + 1, bits + 1):
-        yield Window(run - held, held, True, tuple(_merged(held, held)))
-        yield from _halving(run - held, held)
+    first = bits if first is None else first
+    inside = [pair for run in range(1, min(held, first) + 1) for pair in _merged(held, run)]
+    kept = held
+    if first < held:
+        inside += _lesser(held, first)
+        kept = first
+    yield Window(0, held, False, tuple(inside), bits - held, kept)
+    for run in range(held + 1, first + 1):
+        pairs = tuple(_merged(held, held))
+        yield Window(run - held, held, True, pairs, bits - held, held)
+        yield from _halving(run - held, held, bits)
+    apart, left = held - kept, bits - held + kept
+    while left > first:
+        own = min(held, left)
+        low, mirrored = max(0, first + 1 - own), own <= first + 1
+        if mirrored:
+            pairs, kept = tuple(_merged(own, own)), own - 1
+        else:
+            pairs, kept = tuple(_lesser(own, first)), first
+        yield Window(low, own, mirrored, pairs, left - own, kept, first, apart)
+        apart, left = apart + own - kept, left - own + kept
+        yield from _halving(low, min(held, left), left, first, apart)
 
 
-def _halving(left: int, held: int) -> Iterator[Window]:
-    """The windows that sort each 2^left values that rise and fall."""
+def _halving(left: int, held: int, bits: int, run: int = 0, apart: int = 0) -> Iterator[Window]:
+    """The windows that sort each 2^left of 2^bits values, which rise and fall."""
     while left:
         count = min(held, left)
         left -= count
         pairs = tuple(pair for bit in reversed(range(count)) for pair in _apart(held, bit))
-        yield Window(left, held, False, pairs)
+        yield Window(left, held, False, pairs, bits - held, held, run, apart)
+
+
+def _lesser(held: int, run: int) -> Iterator[tuple[int, int]]:
+    """The comparisons that leave the first 2^run of a thread's values, sorted runs of as many, in
+    order in the first run."""
+    length, step = 1 << run, 1 << run
+    while step < 1 << held:
+        for begin in range(0, 1 << held, 2 * step):
+            yield from ((begin + n, begin + step + length - 1 - n) for n in range(length))
+            for bit in reversed(range(run)):
+                for number in range(length):
+                    if not number >> bit & 1:
+                        yield begin + number, begin + number | 1 << bit
+        step *= 2
 
 
 def _merged(held: int, run: int) -> Iterator[tuple[int, int]]:

@@ -115,12 +115,12 @@ def _numbered(n: int, count: int, lines: int, words: int, target: Target) -> Ord
         return Order("merges", _merging(n, count, lines, words, target), BLOCK_RUN)
     found = []
     if n <= BLOCK_RUN:
-        found.append(Order("at once", _sorting(n, lines, words, False, target), n))
+        found.append(Order("at once", _sorting(n, count, lines, words, target), n))
     length = power_of_two(max(SHORTEST_RUN, 2 * count))
     while length <= min(BLOCK_RUN, n - 1):
         runs = ceil(n / length)
         then = _numbered(runs * count, count, lines, words, target)
-        sorting = _sorting(length, lines * runs, words, False, target)
+        sorting = _sorting(length, count, lines * runs, words, target)
         found.append(Order("runs", sorting + then.seconds, length, then=then))
         length *= 2
     return min(found, key=lambda order: order.seconds)
@@ -137,23 +137,24 @@ def _launch(target: Target) -> float:
     return target.launch_seconds + target.start_seconds
 
 
-def _sorting(n: int, lines: int, words: int, bitonic: bool, target: Target) -> float:
-    """A launch in which blocks sort each of some lines of `n` elements."""
-    points = power_of_two(n)
+def _sorting(n: int, count: int, lines: int, words: int, target: Target) -> float:
+    """A launch in which blocks sort each of some lines of `n` elements, of which the first `count`
+    are kept; or in which they merge if that is 0."""
+    points, first = power_of_two(n), power_of_two(count)
     plan = block_plan(points, lines, lines, target)
-    networks = [Network(words, bitonic)]
-    sorting = block_seconds(plan, lines, networks, [], target) if plan else 0
-    moved = 2 * lines * points * words * BANK_BYTES / target.memory_rate
+    network = Network(words, not count, first if count and first < points else None)
+    sorting = block_seconds(plan, lines, [network], [], target) if plan else 0
+    moved = lines * (points + (count or points)) * words * BANK_BYTES / target.memory_rate
     return target.launch_seconds + max(sorting, target.start_seconds + moved)
 
 
 def _merging(n: int, count: int, lines: int, words: int, target: Target) -> float:
     """Runs are sorted and then merged in pairs, each level of which is a launch."""
     runs = power_of_two(ceil(n / BLOCK_RUN))
-    seconds = _sorting(BLOCK_RUN, lines * runs, words, False, target)
+    seconds = _sorting(BLOCK_RUN, BLOCK_RUN, lines * runs, words, target)
     length = BLOCK_RUN
     while runs > 1:
         runs, length = runs // 2, min(2 * length, count)
         tiles = ceil(length / BLOCK_RUN)
-        seconds += _sorting(BLOCK_RUN, lines * runs * tiles, words, True, target)
+        seconds += _sorting(BLOCK_RUN, 0, lines * runs * tiles, words, target)
     return seconds

@@ -48,10 +48,12 @@ def block_plan(points: int, row_count: int, neighbours: int, target: Target) -> 
 
 @dataclass(frozen=True)
 class Network:
-    """A sort of a row: of numbers of so many registers, all of it or of what is bitonic."""
+    """A sort of a row, or of its first values: numbers of so many registers, any or what is
+    bitonic."""
 
     words: int
     bitonic: bool = False
+    first: int | None = None
 
 
 def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
@@ -67,7 +69,7 @@ def sort_seconds(kernel: loop.KernelOp, target: Target) -> float:
         return 0
     row_count = prod(outer.hint(axis) for axis in outer.axes) if outer else 1
     networks = [
-        Network(sum(register_words(r.type) for r in op.results), op.bitonic is not None)
+        Network(sum(register_words(r.type) for r in op.results), op.bitonic is not None, op.first)
         for op in _sorts(sweeps)
     ]
     folds = [
@@ -93,11 +95,18 @@ def block_seconds(
     threads = plan.threads * plan.rows
     issue = waited = shared_bytes = words = 0.0
     for network in networks:
-        every = list(windows(_bits(plan.length), _bits(plan.vector), bitonic=network.bitonic))
+        first = None if network.first is None else _bits(network.first)
+        shape = _bits(plan.length), _bits(plan.vector)
+        every = list(windows(*shape, bitonic=network.bitonic, first=first))
         words, size = network.words, network.words * BANK_BYTES
-        pairs = sum(len(window.pairs) for window in every)
+        busy = [min(plan.threads, max(1 << window.threads, target.warp)) for window in every]
+        pairs = sum(len(w.pairs) * n for w, n in zip(every, busy, strict=True)) / plan.threads
         comparing = threads * pairs * (2 if words == 1 else 3 * words) / target.integer_lanes
-        moved = 2 * (len(every) - 1) * threads * plan.vector
+        read = sum(n << w.held for w, n in [*zip(every, busy, strict=True)][1:])
+        written = sum(n << w.kept for w, n in [*zip(every, busy, strict=True)][:-1])
+        if first is not None:
+            read, written = read + plan.length, written + (busy[-1] << every[-1].kept)
+        moved = plan.rows * (read + written)
         exchanging = max(moved * size / (BANKS * BANK_BYTES), moved / target.issue_lanes)
         longer, shorter = max(comparing, exchanging), min(comparing, exchanging)
         issue += longer + target.apart * shorter

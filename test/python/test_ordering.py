@@ -299,3 +299,12 @@ def test_the_reference_keeps_the_order_of_equal_elements(program: Callable[[Tens
     found = tree_leaves(dlc.compile(program, (x,), target="sm_90", backend="host")(x))
     for ours, own in zip(found, expected, strict=True):
         assert torch.equal(ours.to(own.dtype), own)
+
+
+def test_what_comes_first_is_stored_where_it_is_sorted(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where less is stored than is sorted: indices and values leave no launch of their own."""
+    options = ("--target", "sm_90", "--ir", "loop", "-c", "torch.randn(8, 300).topk(5)")
+    assert dlc_cli.main(["compile", *options]) == 0
+    found = capfd.readouterr().out
+    assert found.count("loop.kernel @") == 1
+    assert found.count("loop.store") == 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Operation, SSAValue
 
@@ -63,19 +64,38 @@ class ThreadPlaces:
             reversed(op.subscripts), reversed(shape_of(op.ref)), strict=True
         ):
             offset, size = offset + expanded(subscript) * size, size * extent
-        if not all(isinstance(v.owner, kernel.ThreadIdOp) for v in offset.values()):
+        if not _of_thread(offset):
             return None
-        places = self._places(offset - offset.constant, func.block_size)
-        owners = {at + offset.constant: thread for thread, at in enumerate(places)}
-        return owners if len(owners) == len(places) else None
+        places = self._of_threads(offset - offset.constant, func.block_size)
+        tests = [self._of_threads(c, func.block_size) for c in _conditions(op) if _of_thread(c)]
+        there = [n for n in range(func.block_size) if all(test[n] >= 0 for test in tests)]
+        owners = {places[thread] + offset.constant: thread for thread in there}
+        return owners if len(owners) == len(there) else None
 
-    def _places(self, offset: Expr, threads: int) -> tuple[int, ...]:
-        if (key := (offset, threads)) not in self._numbered:
-            numbers: list[SSAValue] = list(offset.values())
+    def _of_threads(self, expr: Expr, threads: int) -> tuple[int, ...]:
+        """What an expression is of each thread."""
+        if (key := (expr, threads)) not in self._numbered:
+            numbers: list[SSAValue] = list(expr.values())
             self._numbered[key] = tuple(
-                offset.evaluate(dict.fromkeys(numbers, thread)) for thread in range(threads)
+                expr.evaluate(dict.fromkeys(numbers, thread)) for thread in range(threads)
             )
         return self._numbered[key]
+
+
+def _of_thread(expr: Expr) -> bool:
+    """True if the number of a thread alone says what an expression is."""
+    return all(isinstance(v.owner, kernel.ThreadIdOp) for v in expr.values())
+
+
+def _conditions(op: kernel.LoadOp | kernel.StoreOp) -> Iterator[Expr]:
+    """What holds where an access is done: its own conditions, and those of branches around it."""
+    yield from map(expanded, op.where)
+    inner: Operation = op
+    while (outer := inner.parent_op()) is not None:
+        if isinstance(outer, scf.IfOp) and inner.parent_region() is outer.true_region:
+            test = outer.cond.owner
+            yield from map(expanded, test.where if isinstance(test, kernel.TestOp) else ())
+        inner = outer
 
 
 def _ref(op: Operation) -> SSAValue | None:

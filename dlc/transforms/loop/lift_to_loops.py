@@ -231,10 +231,15 @@ class _KernelBuilder:
                 values = self._read_all(b, self.op.inputs, axes)
                 place = axes[axis.value.data]
                 return self._along(b, loop.ScanOp(monoid.data, values, place))
-            case tensor_ir.SortOp(axis=axis, bitonic=bitonic):
+            case tensor_ir.SortOp(axis=axis, bitonic=bitonic, count=count):
                 values = self._read_all(b, self.op.inputs, axes)
                 place = axes[axis.value.data]
-                return self._along(b, loop.SortOp(values, place, bitonic=bitonic is not None))
+                points = tensor_ir.shape_of(self.op.inputs[0])[axis.value.data]
+                first: int | None = 1 << (count.value.data - 1).bit_length()
+                if bitonic is not None or first == points:
+                    first = None
+                sort = loop.SortOp(values, place, bitonic=bitonic is not None, first=first)
+                return self._along(b, sort)
             case tensor_ir.FoldOp():
                 return [self._fold(b, self.op, axes)]
             case tensor_ir.GatherOp():

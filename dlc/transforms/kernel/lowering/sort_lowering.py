@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from xdsl.dialects import arith
@@ -70,9 +71,14 @@ class _Sort:
             fail(op, "expected a sort of two values of each thread, or more, found one")
         width = (len(values) - 1).bit_length()
         bits = width + (threads - 1).bit_length()
-        first, *others = windows(bits, width, bitonic=op.bitonic is not None)
+        kept = None if op.first is None else op.first.bit_length() - 1
+        first, *others = windows(bits, width, bitonic=op.bitonic is not None, first=kept)
         _compare_all(to, values, first)
-        if others:
+        if kept is not None and threads > 1:
+            values = self._first(values, first, others)
+        elif kept is not None:
+            values = [values[n % (1 << kept)] for n in range(len(values))]
+        elif others:
             values = self._exchanged(values, first, others)
         for at, several in zip(places, values, strict=True):
             _store(to, several, held.refs, at)
@@ -82,33 +88,70 @@ class _Sort:
         self, values: list[Values], held: Window, others: Sequence[Window]
     ) -> list[Values]:
         """What threads hold after all windows: they keep it in shared memory between two."""
-        to, op, across = self.to, self.op, self.order.threads
-        beside = [thread for thread in op.threads if thread not in across]
-        thread, row = number_of(across), number_of(beside)
-        points = len(values) * count_of(across)
-        rows = count_of(beside)
-        scratch = [_padded(to, v, rows, points) for v in op.results]
-
-        def place(window: Window, number: int, ref: SSAValue) -> list[Expr]:
-            at = window.place(thread, number)
-            run = _run(ref)
-            return [row, at // run, at % run] if len(shape_of(ref)) == 3 else [row, at]
-
+        to, memory = self.to, self._memory(len(values))
         for window in others:
-            for number, several in enumerate(values):
-                for value, ref in zip(several, scratch, strict=True):
-                    at = place(held, number, ref)
-                    to.builder.insert(kernel.StoreOp(value, ref, at))
+            memory.write(to, held, values)
             held = window
-            values = [
-                [
-                    to.insert(kernel.LoadOp(ref, place(held, number, ref)), ref.name_hint)
-                    for ref in scratch
-                ]
-                for number in range(len(values))
-            ]
+            values = memory.read(to, held)
             _compare_all(to, values, held)
         return values
+
+    def _first(self, values: list[Values], held: Window, others: Sequence[Window]) -> list[Values]:
+        """
+        The same where only the first values are asked for: threads that hold none of what is left
+        do nothing but to read these at last.
+        """
+        to, memory, count = self.to, self._memory(len(values)), len(values)
+        memory.write(to, held, values)
+        for window in others:
+            idle = window.threads < (count_of(self.order.threads) - 1).bit_length()
+            busy = [Expr.of((1 << window.threads) - 1) - memory.thread] if idle else []
+            with to.only_if(busy):
+                values = memory.read(to, window)
+                _compare_all(to, values, window)
+                memory.write(to, window, values)
+        assert self.op.first is not None
+        places = [(memory.thread * count + n) % self.op.first for n in range(count)]
+        return [memory.load(to, place) for place in places]
+
+    def _memory(self, held: int) -> _Memory:
+        """Shared memory for what threads hold, so many values each, of all rows of a block."""
+        to, across = self.to, self.order.threads
+        beside = [thread for thread in self.op.threads if thread not in across]
+        points, rows = held * count_of(across), count_of(beside)
+        refs = [_padded(to, v, rows, points) for v in self.op.results]
+        return _Memory(refs, number_of(across), number_of(beside))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Shared memory of rows, whose values threads exchange."""
+
+    refs: Values
+    thread: Expr
+    """The number of a thread among those of its row."""
+    row: Expr
+
+    def write(self, to: ReduceLowering, window: Window, values: Sequence[Values]) -> None:
+        """Writes what a thread keeps."""
+        for number, several in enumerate(values[: 1 << window.kept]):
+            place = window.place(self.thread, number)
+            for value, ref in zip(several, self.refs, strict=True):
+                to.builder.insert(kernel.StoreOp(value, ref, self._at(ref, place)))
+
+    def read(self, to: ReduceLowering, window: Window) -> list[Values]:
+        """What a thread holds in a window."""
+        numbers = range(1 << window.held)
+        return [self.load(to, window.place(self.thread, number)) for number in numbers]
+
+    def load(self, to: ReduceLowering, place: Expr) -> Values:
+        loads = [(ref, kernel.LoadOp(ref, self._at(ref, place))) for ref in self.refs]
+        return [to.insert(load, ref.name_hint) for ref, load in loads]
+
+    def _at(self, ref: SSAValue, place: Expr) -> list[Expr]:
+        run = _run(ref)
+        padded = len(shape_of(ref)) == 3
+        return [self.row, place // run, place % run] if padded else [self.row, place]
 
 
 def _loaded(to: ReduceLowering, refs: Values, at: Sequence[Expr]) -> Values:
@@ -183,7 +226,8 @@ def _sort_alone(to: ReduceLowering, op: tile.SortOp, apart: Sequence[BlockArgume
             found = _in_order(to, *(_loaded(to, refs, place) for place in at))
             for values, place in zip(found, at, strict=True):
                 _store(to, values, refs, place)
-    loads = [tile.LoadOp(ref, [*row, op.place]) for ref in refs]
+    place = op.place if op.first is None else op.place % op.first
+    loads = [tile.LoadOp(ref, [*row, place]) for ref in refs]
     for load, result in zip(loads, op.results, strict=True):
         to.variance[load.result] = to.variance[result]
     Rewriter.replace_op(op, loads, [load.result for load in loads])

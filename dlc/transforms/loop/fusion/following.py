@@ -88,7 +88,7 @@ def _copy_before(loop: ForOp, producer: KernelOp, values: dict[SSAValue, SSAValu
 def _move(loop: ForOp, refs: Sequence[SSAValue], store: StoreOp, at: Sequence[Expr]) -> None:
     """Moves the body of a loop to a store, whose value it had read at its points' places."""
     place: dict[SSAValue, Expr] = {}
-    beyond: list[Expr] = []
+    beyond = list(store.where)
     for stored, read in zip(store.subscripts, at, strict=True):
         if not read.terms:
             both = (stored - read.constant, Expr.of(read.constant) - stored)
@@ -97,7 +97,7 @@ def _move(loop: ForOp, refs: Sequence[SSAValue], store: StoreOp, at: Sequence[Ex
             assert isinstance(axis, BlockArgument)
             point = (stored - read.constant) * step
             place[axis] = point
-            beyond += within(point, loop.count(axis), ())
+            beyond += [c for c in within(point, loop.count(axis), ()) if c not in beyond]
     for op in list(loop.body.block.ops):
         if isinstance(op, YieldOp):
             continue

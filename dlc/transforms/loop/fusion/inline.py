@@ -21,14 +21,14 @@ def inlinable(producer: KernelOp, *, follows: bool = False) -> str | None:
     The reason why a kernel cannot be computed at the loads of its result, if any: it must have one
     result, stored once and without a condition, at all axes of the loops around the store or,
     along extents of 1, at 0. Where what reads it `follows` its store, that may be elsewhere, an
-    element at each point.
+    element at each point, or have a condition.
     """
     if len(producer.outputs) != 1:
         return "it has several results"
     if producer.updated_refs:
         return "it updates its input in place"
     stores = [op for op in producer.walk() if isinstance(op, StoreOp)]
-    if len(stores) != 1 or stores[0].where:
+    if len(stores) != 1 or (stores[0].where and not follows):
         return "its result is not stored in one place without a condition"
     store = stores[0]
     axes = [op for op in store.indices if isinstance(op, BlockArgument)]
