@@ -698,10 +698,23 @@ def running_product(n: int) -> Case:
     return Case(f"running_product_{n}", text, (x,), lambda x: [x.cumprod()], n)
 
 
-def sorted_rows(rows: int, columns: int) -> Case:
-    """Each row in order, its numbers with where they were: few different ones."""
+def sorted_rows(rows: int, columns: int, count: int | None = None) -> Case:
+    """
+    Each row in order, or what comes first of it, its numbers with where they were: few different
+    ones.
+    """
     x = np.random.default_rng(1).integers(-3, 4, (rows, columns)).astype(np.float32)
-    type, at = _memref([rows, columns]), _memref([rows, columns], "i64")
+    first, where, kept = "", "", columns
+    if count is not None:
+        first, where, kept = (
+            f"first {1 << (count - 1).bit_length()} ",
+            f" where (%k < {count})",
+            count,
+        )
+    type, to, at = (
+        _memref([rows, n], element)
+        for n, element in ((columns, "f32"), (kept, "f32"), (kept, "i64"))
+    )
     body = f"""
     loop.for %row in {rows} {{
       loop.for %k in {columns} {{
@@ -709,16 +722,19 @@ def sorted_rows(rows: int, columns: int) -> Case:
         %n = arith.fptosi %a : f32 to i32
         %k0 = loop.index %k
         %k1 = arith.index_cast %k0 : index to i64
-        %s, %i = loop.sort %n, %k1 along %k : i32, i64
+        %s, %i = loop.sort {first}%n, %k1 along %k : i32, i64
         %f = arith.sitofp %s : i32 to f32
-        loop.store %f, %y[%row, %k] : {type}
-        loop.store %i, %at[%row, %k] : {at}
+        loop.store %f, %y[%row, %k]{where} : {to}
+        loop.store %i, %at[%row, %k]{where} : {at}
       }}
     }}"""
-    text = _module("sorted_rows", {"x": x}, {"y": [rows, columns], "at": at}, body)
-    order = x.argsort(axis=1, kind="stable")
+    text = _module("sorted_rows", {"x": x}, {"y": [rows, kept], "at": at}, body)
+    order = x.argsort(axis=1, kind="stable")[:, :kept]
     expected = [np.take_along_axis(x, order, 1), order]
-    return Case(f"sorted_rows_{rows}x{columns}", text, (x,), lambda x: expected, columns)
+    name = (
+        f"sorted_rows_{rows}x{columns}" if count is None else f"first_{count}_of_{rows}x{columns}"
+    )
+    return Case(name, text, (x,), lambda x: expected, columns)
 
 
 def merged_rows(rows: int, columns: int) -> Case:

@@ -308,3 +308,33 @@ def test_what_comes_first_is_stored_where_it_is_sorted(capfd: pytest.CaptureFixt
     found = capfd.readouterr().out
     assert found.count("loop.kernel @") == 1
     assert found.count("loop.store") == 2
+
+
+@pytest.mark.parametrize(
+    ("n", "count"), [(4095, 4095), (4096, 8), (8191, 50), (12289, 256), (8191, 2100)]
+)
+def test_lines_as_long_as_blocks_sort(n: int, count: int) -> None:
+    """As they are shipped, around what a block sorts at once: NaN first, zeros as they stand."""
+    x = draw(n, torch.bfloat16, 2)
+    program = dlc.compile(lambda x: x.topk(count), (x,), target="sm_90", backend="host")
+    value, index = program(x)
+    own, place = torch.sort(x, dim=1, descending=True, stable=True)
+    assert torch.equal(index, place[:, :count])
+    torch.testing.assert_close(value, own[:, :count], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_first_of_lines_of_any_size(dimension: int) -> None:
+    x = draw(20, torch.float32, 20)
+    sizes = {"x": {dimension: torch.export.Dim("n", min=3, max=64)}}
+
+    def first(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.topk(3)
+
+    program = dlc.compile(first, (x,), target="sm_90", backend="host", dynamic_shapes=sizes)
+    for n in (3, 17, 64):
+        x = draw(n if dimension else 20, torch.float32, 20 if dimension else n)
+        value, index = program(x)
+        own, place = torch.sort(x, dim=1, descending=True, stable=True)
+        assert torch.equal(index, place[:, :3])
+        torch.testing.assert_close(value, own[:, :3], rtol=0, atol=0, equal_nan=True)

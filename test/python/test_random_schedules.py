@@ -31,6 +31,7 @@ CASES = (
     loop_cases.moments(4, 65),
     loop_cases.running_sums(3, 70),
     loop_cases.sorted_rows(3, 64),
+    loop_cases.sorted_rows(3, 64, 5),
     loop_cases.merged_rows(3, 64),
 )
 WHOLE = bool(os.environ.get("DLC_PREFIX"))

@@ -225,6 +225,7 @@ OTHERS = (
     ),
     other(SORTED, loop_cases.sorted_rows(5, 64), loop_cases.sorted_rows(8, 64)),
     other(SORTED, loop_cases.merged_rows(5, 64), loop_cases.merged_rows(8, 64)),
+    other(SORTED, loop_cases.sorted_rows(5, 64, 3), loop_cases.sorted_rows(8, 64, 16)),
     other(WARPS, loop_cases.running_product(1000), loop_cases.running_product(512)),
     other(
         POINTS,
@@ -411,6 +412,8 @@ EDGES = (
     loop_cases.sorted_rows(5, 2),
     loop_cases.sorted_rows(70, 16),
     loop_cases.sorted_rows(3, 512),
+    loop_cases.sorted_rows(5, 8, 1),
+    loop_cases.sorted_rows(3, 512, 50),
     loop_cases.merged_rows(3, 1),
     loop_cases.merged_rows(0, 4),
     loop_cases.merged_rows(5, 2),
@@ -432,6 +435,20 @@ def test_edge_sizes(case: loop_cases.Case) -> None:
         check(case, module, "no step")
     run(module, ",".join(STEPS))
     check(case, module, "dlc's schedule")
+
+
+@pytest.mark.parametrize(
+    ("case", "right", "wrong"),
+    [
+        (loop_cases.sorted_rows(5, 64), "loop.sort", "loop.sort bitonic"),
+        (loop_cases.sorted_rows(5, 64, 16), "sort first 16", "sort first 8"),
+    ],
+)
+def test_sorts_of_too_little_are_found(case: loop_cases.Case, right: str, wrong: str) -> None:
+    assert right in case.text
+    module = scheduled(replace(case, text=case.text.replace(right, wrong)), SORTED)
+    with pytest.raises(AssertionError):
+        check(case, module, SORTED)
 
 
 REENTERED = (

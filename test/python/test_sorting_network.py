@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, pairwise, product
+from itertools import chain, islice, pairwise, product
 
 import pytest
 
@@ -32,6 +32,35 @@ def test_threads_sort_what_they_hold(bits: int, held: int, bitonic: bool) -> Non
                     pair = values[lower], values[upper]
                     values[lower], values[upper] = min(pair), max(pair)
         assert values == sorted(given)
+
+
+@pytest.mark.parametrize("first", range(5))
+@pytest.mark.parametrize(("bits", "held"), [(1, 1), (3, 3), (2, 1), (3, 1), (3, 2), (4, 2), (4, 3)])
+def test_threads_keep_what_comes_first(bits: int, held: int, first: int) -> None:
+    """Each value is of one thread, which writes where it has read; what is not kept is gone."""
+    every = list(windows(bits, held, first=min(first, bits)))
+    places = [
+        [
+            [w.place(Expr.of(t), n).constant for n in range(1 << w.held)]
+            for t in range(1 << w.threads)
+        ]
+        for w in every
+    ]
+    for at in places:
+        assert len({*chain(*at)}) == len([*chain(*at)])
+    for given in islice(product((0, 1), repeat=1 << bits), 0, None, 1 if bits < 4 else 61):
+        values: list[int | None] = list(given)
+        for window, at in zip(every, places, strict=True):
+            kept: list[int | None] = [None] * len(values)
+            for own in at:
+                several = [value for place in own if (value := values[place]) is not None]
+                assert len(several) == len(own)
+                for a, b in window.pairs:
+                    several[a], several[b] = sorted((several[a], several[b]))
+                for place, value in zip(own[: 1 << window.kept], several, strict=False):
+                    kept[place] = value
+            values = kept
+        assert values[: 1 << first] == sorted(given)[: 1 << first]
 
 
 def given_to(bits: int, bitonic: bool) -> list[tuple[int, ...]]:

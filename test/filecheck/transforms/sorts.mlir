@@ -65,3 +65,32 @@
     }
   }
 }
+
+// Where the first 2 of 8 are asked for, of each two that are compared across runs of 2 one is kept:
+// half as many threads go on, 2 and then one; at last all read what comes first.
+
+// TILE: %f = tile.sort first 2 %v along %t * 2 + %kv : i32
+
+// SHARED: @first
+// SHARED: kernel.store %{{.*}}, %f_row[%trow, %t * 2 + 1]
+// SHARED-NEXT: kernel.barrier
+// SHARED: kernel.store %{{.*}}, %f_row[%trow, %t floordiv 2 * 4 + %t mod 2]
+// SHARED-NEXT: %{{.*}} = kernel.test where (%t < 2)
+// SHARED-NEXT: kernel.barrier
+// SHARED-NEXT: scf.if
+// SHARED: kernel.test where (%t < 1)
+// SHARED-NEXT: kernel.barrier
+// SHARED: kernel.load %f_row[%trow, 0]
+// SHARED-NEXT: kernel.load %f_row[%trow, 1]
+
+// ALONE: @first
+// ALONE: tile.load %f_row[%{{.*}} mod 2]
+%f = loop.kernel @first(%x: memref<6x8xi32> = %x) -> (%z: memref<6x2xi32>) {
+  loop.for %row in 6 {
+    loop.for %k in 8 {
+      %v = loop.load %x[%row, %k] : memref<6x8xi32>
+      %f = loop.sort first 2 %v along %k : i32
+      loop.store %f, %z[%row, %k] where (%k < 2) : memref<6x2xi32>
+    }
+  }
+}

@@ -44,3 +44,39 @@
     loop.store %s, %y[%k] : memref<8xi64>
   }
 }
+
+// -----
+
+// CHECK: expected the first 2^k points, found 3
+%x = "test.op"() : () -> tensor<8xi32>
+%y = loop.kernel @three(%x: memref<8xi32> = %x) -> (%y: memref<8xi32>) {
+  loop.for %k in 8 {
+    %a = loop.load %x[%k] : memref<8xi32>
+    %s = loop.sort first 3 %a along %k : i32
+    loop.store %s, %y[%k] : memref<8xi32>
+  }
+}
+
+// -----
+
+// CHECK: expected the first of 8 points, found 16
+%x = "test.op"() : () -> tensor<8xi32>
+%y = loop.kernel @sixteen(%x: memref<8xi32> = %x) -> (%y: memref<8xi32>) {
+  loop.for %k in 8 {
+    %a = loop.load %x[%k] : memref<8xi32>
+    %s = loop.sort first 16 %a along %k : i32
+    loop.store %s, %y[%k] : memref<8xi32>
+  }
+}
+
+// -----
+
+// CHECK: expected all of what is bitonic to be sorted
+%x = "test.op"() : () -> tensor<8xi32>
+%y = loop.kernel @both(%x: memref<8xi32> = %x) -> (%y: memref<8xi32>) {
+  loop.for %k in 8 {
+    %a = loop.load %x[%k] : memref<8xi32>
+    %s = loop.sort bitonic first 2 %a along %k : i32
+    loop.store %s, %y[%k] : memref<8xi32>
+  }
+}
