@@ -102,6 +102,8 @@ SAMPLE = (
     "column_sum_50x33, sm_80",
     "running_best_50x33, sm_80",
     "running_sums_5x77, sm_80",
+    "merged_rows_5x64, sm_80",
+    "first_3_of_5x64, sm_80",
 )
 
 
