@@ -20,25 +20,21 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from kernel_rows import Row, loop_kernels
+from kernel_rows import Row, costs_by_value, loop_kernels, saved_seconds
 from static_rows import update
 from transformers import AutoConfig, AutoModelForCausalLM
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dlc.compiler import Variant
-from dlc.dialects import kernel
 from dlc.dialects.host import LaunchOp
 from dlc.dialects.kernel_grids import PrefetchOp
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import span_bytes
-from dlc.dialects.loop import KernelOp
 from dlc.frontend.export.fx import import_program
 from dlc.generation.generator import by_row
 from dlc.generation.row_steps import Rows, Token
 from dlc.generation.sampling import Sampling
-from dlc.ir.provenance import values_of
-from dlc.schedule.estimate import Cost, beside_seconds, estimate
 from dlc.stages import Stages, compiler_context
 from dlc.target import TARGETS, set_target, target_of
 from dlc.transforms.kernel.overlap_launches import OverlapLaunchesPass
@@ -83,7 +79,7 @@ def step_estimate(program: Stages | Variant, config: Row) -> Row:
     launches, layers = launched.total(), config["num_hidden_layers"]
     often = [times for times in launched.values() if times >= layers - 1]
     estimated = sum(kernel["estimate_us"] for kernel in kernels)
-    estimated -= saved_seconds(loops, compiled) * 1e6
+    estimated -= saved_seconds(costs_by_value(loops), compiled) * 1e6
     return {
         "kernels": kernels,
         "launched": dict(launched),
@@ -92,26 +88,6 @@ def step_estimate(program: Stages | Variant, config: Row) -> Row:
         "estimate_us": estimated,
         "overlapped_us": estimated - hidden_seconds(compiled) * 1e6,
     }
-
-
-def saved_seconds(loops: ModuleOp, compiled: ModuleOp) -> float:
-    """What launches save that do what several kernels of the Loop IR do."""
-    target = target_of(compiled)
-    costs: dict[str, Cost] = {}
-    for op in loops.walk():
-        one = op.launched if isinstance(op, kernel.LaunchOp) else op
-        if isinstance(one, KernelOp):
-            cost = estimate(one, target)
-            costs |= {text: cost for text in values_of(op, len(op.results)) if text}
-    saved = 0.0
-    for op in compiled.walk():
-        if isinstance(op, LaunchOp):
-            texts = values_of(op, len(op.outputs))
-            group = list({id(c): c for t in texts if (c := costs.get(t)) is not None}.values())
-            if len(group) > 1:
-                apart = sum(cost.seconds for cost in group)
-                saved += apart - beside_seconds(group, target)
-    return saved
 
 
 def hidden_seconds(compiled: ModuleOp) -> float:

@@ -6,13 +6,17 @@ import gc
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dlc.target import get_target, target_of
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import SSAValue
+
+    from dlc.schedule.estimate import Cost
 
 Row = dict[str, Any]
 Maker = Callable[[], tuple[Any, tuple[Any, ...]]]
@@ -111,6 +115,51 @@ def loop_kernels(module: ModuleOp) -> list[Row]:
                 "schedule": "" if op.schedule is None else op.schedule.data,
             })  # fmt: skip
     return rows
+
+
+def costs_by_value(loops: ModuleOp) -> dict[str, Cost]:
+    """Of scheduled Loop IR: the cost of the kernel that gives a value of the program."""
+    from dlc.dialects.kernel import LaunchOp
+    from dlc.dialects.loop import KernelOp
+    from dlc.ir.provenance import values_of
+    from dlc.schedule.estimate import estimate
+
+    target, found = target_of(loops), dict[str, "Cost"]()
+    for op in loops.walk():
+        one = op.launched if isinstance(op, LaunchOp) else op
+        if isinstance(one, KernelOp):
+            cost = estimate(one, target)
+            found |= {text: cost for text in values_of(op, len(op.results)) if text}
+    return found
+
+
+def saved_seconds(costs: Mapping[str, Cost], compiled: ModuleOp) -> float:
+    """
+    What launches save that do what several kernels of the Loop IR do: all of them, or what combines
+    their parts, whose launch and start are one then; so is what is before, if one launch has it.
+    """
+    from dlc.dialects.host import LaunchOp
+    from dlc.ir.provenance import values_of
+    from dlc.schedule.estimate import beside_seconds
+
+    target, saved = target_of(compiled), 0.0
+    wrote: dict[SSAValue, LaunchOp] = {}
+    for op in compiled.walk():
+        if not isinstance(op, LaunchOp):
+            continue
+        before = {wrote[ref] for ref in op.inputs if ref in wrote}
+        wrote |= dict.fromkeys(op.outputs, op)
+        texts = values_of(op, len(op.outputs))
+        group = list({id(c): c for t in texts if (c := costs.get(t)) is not None}.values())
+        if len(group) < 2:
+            continue
+        combining = sum(cost.combine_seconds > 0 for cost in group)
+        saved += max(combining - 1, 0) * (target.launch_seconds + target.start_seconds)
+        if combining and len(before) > 1:
+            continue
+        first = [replace(c, seconds=c.seconds - c.combine_seconds) for c in group]
+        saved += sum(cost.seconds for cost in first) - beside_seconds(first, target)
+    return saved
 
 
 def summary(kernels: Sequence[Row], flops: float, size: float, target_name: str) -> Row:

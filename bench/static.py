@@ -29,7 +29,15 @@ from concurrent.futures import (
 from pathlib import Path
 
 from cases import Case, select
-from kernel_rows import Maker, Row, imported, loop_kernels, start_worker
+from kernel_rows import (
+    Maker,
+    Row,
+    costs_by_value,
+    imported,
+    loop_kernels,
+    saved_seconds,
+    start_worker,
+)
 from static_table import markdown
 from target_rows import Record, run_all
 
@@ -63,6 +71,7 @@ def lower(given: str | Maker, target: str) -> Row:
         looped = time.process_time()
         estimates = statics.estimates(module)
         microseconds = sum(row["estimate_us"] for row in loop_kernels(module))
+        costs = costs_by_value(module)
         estimated = time.process_time()
         run_pipeline(compiler_context(), module, "tile")
         tiled = time.process_time()
@@ -70,6 +79,7 @@ def lower(given: str | Maker, target: str) -> Row:
         counted = time.process_time()
         run_pipeline(compiler_context(), module, "kernel")
         lowered = time.process_time()
+        microseconds -= saved_seconds(costs, module) * 1e6
         kernels = statics.kernels(module, estimates, ways)
         printed = time.process_time()
     except (Exception, ArgSpecParseError) as error:
