@@ -8,7 +8,7 @@ kernel.func @k(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 8 block 16 clust
   kernel.store %v, %s[%t] : memref<16xf32, #kernel.shared>
   kernel.cluster_barrier                       // all blocks are there, and have written
   %w = kernel.load %all[3, %t] : memref<4x16xf32, #kernel.cluster>
-  kernel.cluster_barrier                       // all have read: a block may end, or write again
+  kernel.cluster_barrier relaxed               // all have read: a block may end
 ```
 
 The blocks `4 * n` to `4 * n + 3` are a cluster. A place in another block's memory exists while that
@@ -17,7 +17,7 @@ block runs: from the first barrier that all of them have come by, until it ends.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, UnitAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -84,14 +84,20 @@ class MapClusterOp(IRDLOperation):
 @irdl_op_definition
 class ClusterBarrierOp(IRDLOperation):
     """
-    `kernel.cluster_barrier (threads 64)?`: all threads of the blocks of a cluster meet, or so many
-    first ones of each, of whole warps; accesses before it are seen after it.
+    `kernel.cluster_barrier (relaxed)? (threads 64)?`: all threads of the blocks of a cluster meet,
+    or so many first ones of each, of whole warps, where others end; accesses before it are seen
+    after it. A `relaxed` one waits for no writes: what was read before it has been read, so that
+    blocks may end, and no more is known after it.
     """
 
     name = "kernel.cluster_barrier"
+    relaxed = opt_prop_def(UnitAttr)
     threads = opt_prop_def(IntegerAttr.constr(i64))
-    assembly_format = "(`threads` $threads^)? attr-dict"
+    assembly_format = "(`relaxed` $relaxed^)? (`threads` $threads^)? attr-dict"
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), HasAncestor(FuncOp))
+
+    def __init__(self, *, relaxed: bool = False) -> None:
+        super().__init__(properties={"relaxed": UnitAttr() if relaxed else None})
 
     @property
     def named_threads(self) -> int | None:

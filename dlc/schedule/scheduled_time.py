@@ -153,6 +153,7 @@ class _Block:
         between = warps * counts.cluster_bytes * (1 - 1 / cluster) / target.cluster_bytes
         waits = counts.waits * target.latency_clocks + counts.barriers * BARRIER + START / 2
         waits += counts.cluster_barriers * target.cluster_barrier + between
+        waits += counts.relaxed_barriers * target.cluster_clocks
         last = warps * counts.last_sectors * SECTOR_BYTES
         waits += last * target.clock / target.sm_bandwidth
         least = counts.overlapped * target.latency_clocks

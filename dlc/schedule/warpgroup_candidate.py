@@ -64,7 +64,7 @@ class WarpgroupCandidate(WarpCandidate):
 
     producer: bool = False
     depths: ClassVar[tuple[int, ...]] = (8, 6, 4, 3, 2)
-    chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL,)
+    chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL, 2 * PANEL)
 
     @property
     def mma(self) -> str:
@@ -112,7 +112,8 @@ class WarpgroupCandidate(WarpCandidate):
         several = self.blocks > self.resident * self.target.sms
         alike = not self.problem.skips and self.chunks * self.splits == self.chunks_of_k
         stored = self.stores_boxes or not self.product.loads_after
-        return self.producer and several and alike and stored
+        ends = self.ending != "cluster"
+        return self.producer and several and alike and stored and ends
 
     @property
     def turn_clocks(self) -> float:
@@ -178,8 +179,8 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def seconds(self) -> float:
-        """Infinite for what cannot be: where blocks fold parts themselves all threads meet."""
-        meet = self.producer and self.ending != "workspace"
+        """Infinite for what cannot be: where the last block folds parts all threads meet."""
+        meet = self.producer and self.ending == "last"
         slots = max(self.chunks, SLOTS) < self.depth
         return inf if not self.rings or slots or meet else super().seconds
 
@@ -382,8 +383,7 @@ def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandi
         if not may:
             return
     made = warpgroup_candidate_of(tensor)
-    (chunk,) = made.chunk_sizes
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
-    for rows, columns, groups in product(TILES, widths, GROUPS):
+    for rows, columns, groups, chunk in product(TILES, widths, GROUPS, made.chunk_sizes):
         tile = made(problem, target, (rows, columns), groups, chunk, 2, 1)
         yield from (t for t in (tile, replace(tile, producer=True)) if t.fits)

@@ -2,7 +2,8 @@
 Shared memory that other blocks read: whether that is before it is written, or after it is gone.
 
 Only barriers of the cluster order what its blocks do. Each thread counts those that it has met: two
-accesses by different blocks of a cluster are ordered if their counts differ.
+accesses by different blocks of a cluster are ordered if their counts differ, of those that are not
+relaxed; a read comes before the end of a block if any is between.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class ClusterMemory(Buffer):
         count = len(self.own.data)
         self.written, self.written_at = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.read, self.read_at = np.zeros(count, np.int64), np.zeros(count, np.int32)
+        self.read_after = np.zeros(count, np.int32)
         self.own.guard = self._access_own
 
     def _access_own(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
@@ -74,6 +76,7 @@ class ClusterMemory(Buffer):
         late = ~unwritten & (self.written_at[elements] >= now)
         self._check(op, elements, lanes, self.written, late, "reads", "written")
         self.read[elements], self.read_at[elements] = self.machine.packed(op, lanes), now
+        self.read_after[elements] = self.machine.come[lanes]
 
     def _check(
         self,
@@ -100,9 +103,9 @@ class ClusterMemory(Buffer):
     def finish(self) -> None:
         """A hazard if a block may have ended while others read what it holds."""
         machine = self.machine
-        last = machine.met.reshape(machine.blocks, machine.threads).max(axis=1)
+        last = machine.come.reshape(machine.blocks, machine.threads).max(axis=1)
         owner = np.arange(len(self.read)) // max(self.own.size, 1)
-        late = (self.read != NOBODY) & (self.read_at >= last[owner])
+        late = (self.read != NOBODY) & (self.read_after >= last[owner])
         if late.any():
             element = first_of(late)
             past = machine.past_access(int(self.read[element]))

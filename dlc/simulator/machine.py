@@ -73,7 +73,9 @@ class Machine:
         """The same of its warpgroup."""
         self.actor_of = self.actor(self.block_ids[self.block_of], self.thread_of)
         self.met = np.zeros(self.lanes, np.int32)
-        """The barriers of its cluster that each lane has come by."""
+        """The barriers of its cluster that each lane has come by, but for relaxed ones."""
+        self.come = np.zeros(self.lanes, np.int32)
+        """All of these barriers."""
         self.ended: Mask | None = None
         """The lanes that have come to the end of the kernel early, if any have."""
         self.activate(None)

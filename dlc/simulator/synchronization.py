@@ -42,11 +42,13 @@ def first_threads(machine: Machine, op: Operation, named: int | None) -> Lanes:
 
 
 def cluster_barrier(program: Program, op: kernel.ClusterBarrierOp) -> Step:
-    machine, named = program.machine, op.named_threads
+    machine, named, relaxed = program.machine, op.named_threads, op.relaxed is not None
 
     def act(lanes: Lanes) -> None:
-        machine.clock.meet(lanes, machine.block_of[lanes] // machine.clock.heard)
-        machine.met[lanes] += 1
+        machine.come[lanes] += 1
+        if not relaxed:
+            machine.clock.meet(lanes, machine.block_of[lanes] // machine.clock.heard)
+            machine.met[lanes] += 1
 
     def step() -> Iterator[Wait]:
         blocks = first_threads(machine, op, named)

@@ -92,7 +92,8 @@ class Target:
     cluster_clocks: int = 280
     """From an SM to another in its cluster and back: measured, 272 of 2, 305 of 8."""
     cluster_barrier: int = 1000
-    """Clocks that the blocks of a cluster lose where they meet: measured, 830 to 1900."""
+    """Clocks that the blocks of a cluster lose where they meet and wait for what all have written,
+    which is MEMBAR in machine code: measured, 830 to 1900."""
     gpcs: tuple[int, ...] = ()
     """The SMs of each part of the chip in which a cluster finds its own; if empty, it has none."""
     fitting_clusters: tuple[int, ...] = ()

@@ -149,6 +149,8 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
                 yield "only warps meet", _meet_in_warps
         case kernel.ClusterBarrierOp():
             yield "only blocks meet", _meet_in_blocks
+            if op.relaxed is None:
+                yield "waits for no writes", _relax
         case kernel.LastBlockOp():
             yield "one block more", _add("count", 1)
             yield "one block less", _add("count", -1)
@@ -297,6 +299,11 @@ def _meet_in_warps(op: Operation) -> None:
 def _meet_in_blocks(op: Operation) -> None:
     Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(op))
     Rewriter.erase_op(op)
+
+
+def _relax(op: Operation) -> None:
+    assert isinstance(op, kernel.ClusterBarrierOp)
+    op.relaxed = UnitAttr()
 
 
 def _no_addend(op: Operation) -> None:

@@ -31,7 +31,7 @@ module attributes {dlc.target = "sm_90"} {
     kernel.store %v, %s[%t] : memref<64xf32, #kernel.shared>
     kernel.cluster_barrier
     %w = kernel.load %all[3 - %b mod 4, 63 - %t] : memref<4x64xf32, #kernel.cluster>
-    kernel.cluster_barrier
+    kernel.cluster_barrier relaxed
     kernel.store %w, %y[%b * 64 + %t] : memref<512xf32>
   }
   func.func @main(%x: tensor<512xf32>) -> tensor<512xf32> {
@@ -89,12 +89,24 @@ def test_without_a_barrier(number: int, hazard: str, error: str, weakened: bool)
         on_host(module)
 
 
+def test_a_relaxed_barrier_orders_no_writes() -> None:
+    """It is as if it were not there for what is read after it."""
+    barrier = "    kernel.cluster_barrier\n    %w"
+    module = parse(REVERSED.replace(barrier, barrier.replace("barrier\n", "barrier relaxed\n")))
+    assert str(module).count("kernel.cluster_barrier relaxed") == 2
+    with pytest.raises(Hazard, match="nothing orders the two"):
+        run_module(module, [X])
+
+
 def test_what_is_written_again_is_read_before() -> None:
     """A barrier of its own block tells a thread nothing of the others."""
-    text = REVERSED.replace(
+    relaxed = REVERSED.replace(
         "kernel.store %w, %y",
         "kernel.store %w, %s[%t] : memref<64xf32, #kernel.shared>\n    kernel.store %w, %y",
     )
+    with pytest.raises(Hazard, match=r"writes %s\[.*\], read by thread .* of block"):
+        run_module(parse(relaxed), [X])
+    text = relaxed.replace("barrier relaxed", "barrier")
     (found,) = run_module(parse(text), [X])
     np.testing.assert_array_equal(found, Y)
     module = parse(text)

@@ -106,8 +106,8 @@ def test_sums_of_parts_of_products_in_one_launch(target: str) -> None:
 
 
 ENDING = (
-    Siblings(8, 2048, (2048, 64), torch.bfloat16),
-    Siblings(64, 1024, (512, 60), torch.bfloat16),
+    Siblings(8, 4096, (256, 64), torch.bfloat16),
+    Siblings(32, 8192, (512, 64), torch.bfloat16),
 )
 
 
@@ -130,7 +130,7 @@ def test_products_end_in_their_launch(case: Siblings) -> None:
 
 def test_products_keep_second_kernels_where_they_are_given() -> None:
     """A schedule that is there stays, and others are chosen as if alone."""
-    case = Siblings(8, 2048, (2048, 64), torch.bfloat16)
+    case = Siblings(32, 8192, (512, 64), torch.bfloat16)
     module = import_program(products, tuple(case.arguments()), whole=DECOMPOSITIONS).module
     set_target(module, "sm_90")
     run_pipeline(compiler_context(), module, "loop")

@@ -138,6 +138,7 @@ USES = {
     "last_block": "if (!last_block(i, 2)) return;",
     "last_block_among": "if (!last_block_among<64>(i, 2)) return;",
     "cluster_barrier": "cluster_barrier();",
+    "cluster_barrier_relaxed": "cluster_barrier_relaxed();",
     "cluster_shared": "*f = cluster_shared(s, 1)[t];",
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",

@@ -211,8 +211,8 @@ PRODUCERS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], s
     "parts of K, which another kernel adds": (
         F.linear, [(64, 4096), (256, 4096)], "producer=1",
     ),
-    "parts of 321 and 320 chunks, more than SMs": (
-        F.linear, [(1664, 41024), (2624, 41024)], "producer=1",
+    "parts of 161 and 160 chunks, more than SMs": (
+        F.linear, [(1152, 41088), (2304, 41088)], "producer=1",
     ),
     "what is added, loaded box by box": (
         _added, [(4096, 1024), (4096, 1024), (4096, 4096)], "producer=1 registers=40 resident=1",

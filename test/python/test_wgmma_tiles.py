@@ -42,6 +42,7 @@ PRODUCER = TMA.replace("pipeline-k-outer", "pipeline-k-outer{producer=1}")
 GROUPS = PRODUCER.replace("block=64,64 thread=1,1", "block=128,64 thread=2,1")
 REGISTERS = GROUPS.replace("producer=1", "producer=1 registers=40")
 LAST = ",split-matmul-k{splits=2 combine=last},blockify-launch"
+CLUSTER = LAST.replace("splits=2 combine=last", "splits=3 combine=cluster")
 IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 IN_FLIGHT_BY_TMA = TMA.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
@@ -98,6 +99,18 @@ CASES: dict[str, tuple[Case, str]] = {
     "in flight, by TMA, with a producer of few chunks": (
         product(64, 64, 128),
         IN_FLIGHT_BY_TMA.replace("products=1", "products=1 producer=1"),
+    ),
+    "two panels, by TMA, with a producer": (
+        product(72, 80, 392, w_turned=True),
+        PRODUCER.replace("bk=64", "bk=128"),
+    ),
+    "a cluster, by TMA, with a producer": (
+        product(72, 17, 456, w_turned=True),
+        PRODUCER.replace(",blockify-launch", CLUSTER),
+    ),
+    "a cluster, by TMA, with a producer that gives registers up": (
+        product(2 * 64 + 8, 64, 200, w_turned=True),
+        REGISTERS.replace(",blockify-launch", CLUSTER),
     ),
     "batched, by TMA, with a producer": (product(72, 64, 200, batch=2), PRODUCER),
 }
@@ -311,6 +324,7 @@ def test_a_producer_of_other_products(name: str) -> None:
 MUTATED = [
     "plain", "plain, by TMA", "in flight", "apart", "plain, by TMA, with a producer",
     "by TMA, with a producer that keeps few registers", "in flight, by TMA, with a producer",
+    "a cluster, by TMA, with a producer",
 ]  # fmt: skip
 if os.environ.get("DLC_PREFIX"):  # more chunks than slots, several blocks: half a minute
     MUTATED.append("by TMA, with a producer that gives registers up")

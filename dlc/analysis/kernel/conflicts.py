@@ -224,6 +224,8 @@ class _Walk:
                     state = self._block(block, state)
                 taken.join(state)
                 return taken
+            case kernel.ClusterBarrierOp() if op.relaxed is not None:
+                pass
             case kernel.BarrierOp() | kernel.LastBlockOp() | kernel.ClusterBarrierOp():
                 state.accesses.clear()
             case kernel.CommitOp():

@@ -89,6 +89,8 @@ class Counts:
     """Times that it waits for what it asked for before it computed something."""
     barriers: float = 0
     cluster_barriers: float = 0
+    """Those of a cluster, but for relaxed ones."""
+    relaxed_barriers: float = 0
     cluster_bytes: float = 0
     """That a warp reads of shared memory of all blocks of its cluster."""
     last_sectors: float = 0
@@ -348,7 +350,10 @@ class _Walk:
                 counts.slots += times
             case kernel.ClusterBarrierOp():  # which is one of the block, and of the blocks
                 counts.barriers += times
-                counts.cluster_barriers += times
+                if op.relaxed is None:
+                    counts.cluster_barriers += times
+                else:
+                    counts.relaxed_barriers += times
                 counts.slots += 2 * times
             case kernel.LastBlockOp():  # which waits for writes to be seen, and for the count
                 counts.barriers += 2 * times

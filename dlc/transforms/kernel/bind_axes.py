@@ -395,7 +395,7 @@ class _Binding:
         ops = [op for op in block.ops if fold is None or fold.place.is_before_in_block(op)]
         self._nest(ops[:-1], end, serial)
         if fold is not None and fold.cluster > 1:  # others may still read what a block holds
-            last = kernel.ClusterBarrierOp()
+            last = kernel.ClusterBarrierOp(relaxed=True)
             last.location = fold.place.location
             Rewriter.insert_op(last, InsertPoint.before(end))
 

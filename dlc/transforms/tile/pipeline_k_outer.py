@@ -70,8 +70,9 @@ class PipelineKOuterPass(SchedulingPass):
     With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
     as its slot is free. No thread that computes waits for a slot. That takes a launch whose threads
-    are whole warpgroups, and that meet beside at the rings in warps only; what is staged before the
-    loop, all threads copy before they part. Where TMA cannot fill them, as rows of 100 halves, 200
+    are whole warpgroups, and that meet beside at the rings in warps only, or as blocks of a cluster
+    that fold what they hold, which the producer has left; what is staged before the loop, all
+    threads copy before they part. Where TMA cannot fill them, as rows of 100 halves, 200
     bytes, do not begin at multiples of 16 bytes, there is no producer: threads fill them, and
     request chunks ahead.
 
@@ -290,6 +291,8 @@ def _not_resident(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
         return "its loop skips chunks, as many as depend on the block"
     if any(isinstance(op, tile.StageOp) for op in launch.walk()):
         return "all threads copy a slab before its loop, the producer's, too"
+    if launch.block_fold is not None:
+        return "a block that folds what others hold ends when they have read what it holds"
     return ""
 
 
@@ -358,14 +361,17 @@ def _threads(launch: tile.LaunchOp) -> int:
 
 def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
     """
-    True for a stage that all threads copy before there are rings, and for what the lanes of a warp
-    combine by shuffles.
+    True for a stage that all threads copy before there are rings, for what the lanes of a warp
+    combine by shuffles, and for what the blocks of a cluster fold, whose producers have ended.
     """
     if isinstance(op, tile.StageOp):
         rings = [ring for ring in launch.body.block.ops if isinstance(ring, tile.RingOp)]
         return op.parent_op() is launch and all(map(op.is_before_in_block, rings))
-    if not isinstance(op, tile.CombineOp) or op.is_of_blocks:
+    if not isinstance(op, tile.CombineOp):
         return False
+    if op.is_of_blocks:
+        rings = [ring for ring in launch.walk() if isinstance(ring, tile.RingOp)]
+        return op.cluster is not None and all(ring.multicast == (1, 1) for ring in rings)
     threads, across = list(launch.axes_of(THREAD)), list(op.axes)
     return lanes_of(threads, across).count == count_of(across)
 

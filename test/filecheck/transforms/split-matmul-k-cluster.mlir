@@ -29,7 +29,7 @@
 // SHARED-NEXT: %acc = tile.reduce add serial(%ks_1 in 3) -> f32 {
 // SHARED-NEXT: tile.load %all_acc_parts[%ks_1, %ks, %ti * 4 + %tj, %rj]
 // SHARED: tile.store {{.*}}, %C[%bi * 4 + %ti * 2 + %ks, %tj * 2 + %rj] where (%bi * 4 + %ti * 2 + %ks < 10, %tj * 2 + %rj < 7, %ks < 2)
-// SHARED-NEXT: kernel.cluster_barrier
+// SHARED-NEXT: kernel.cluster_barrier relaxed
 
 // SEVERAL: tile.for register(%ri in 4, %rj in 2, %own_ri in 2) {
 // SEVERAL: tile.load %all_acc_parts[%ks_1, %ks * 2 + %own_ri, %tj, %rj]
@@ -49,13 +49,14 @@
 // LOOPS: tile.load %all_acc_parts[%ks_1, %ks, %ej_1, %ti * 4 + %tj]
 // LOOPS: tile.store
 // LOOPS-NEXT: }
-// LOOPS-NEXT: kernel.cluster_barrier
+// LOOPS-NEXT: kernel.cluster_barrier relaxed
 
 // CUDA: // grid 9, block 8, clusters of 3; schedule:
 // CUDA: __cluster_dims__(3, 1, 1) __launch_bounds__(8)
 // CUDA: store2(&acc_parts[ri * 16 + ti * 8 + tj * 2], load2(
 // CUDA: cluster_barrier();
 // CUDA: load2(&cluster_shared(acc_parts, ks_1)[ks * 16 + ti * 8 + tj * 2])
+// CUDA: cluster_barrier_relaxed();
 %A = "test.op"() : () -> tensor<10x50xf32>
 %B = "test.op"() : () -> tensor<50x7xf32>
 %c = "test.op"() : () -> tensor<7xf32>

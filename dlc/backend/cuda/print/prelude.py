@@ -50,6 +50,18 @@ def _shuffle(kind: str, intrinsic: str, argument: str, what: str) -> Function:
     )
 
 
+def _cluster_barrier(name: str, what: str, order: str) -> Function:
+    return Function(
+        name,
+        f"The threads of the blocks of a cluster {what} (PTX ISA: barrier.cluster).",
+        f"{INLINE} void {name}()",
+        f'asm volatile("barrier.cluster.arrive.{order}.aligned;\\n"\n'
+        '             "barrier.cluster.wait.acquire.aligned;" ::: "memory");',
+        "dlc_cluster_barrier();",
+        min_arch=90,
+    )
+
+
 def _cp_async(size: int) -> Function:
     cache = "cg" if size == 16 else "ca"  # .cg, which bypasses L1, exists for 16 bytes only
     return Function(
@@ -386,15 +398,8 @@ _FUNCTIONS = [
         _last_block_on_host("barrier_among<N>();"),
         needs=("barrier_among",),
     ),
-    Function(
-        "cluster_barrier",
-        "The threads of the blocks of a cluster meet (PTX ISA: barrier.cluster).",
-        f"{INLINE} void cluster_barrier()",
-        'asm volatile("barrier.cluster.arrive.release.aligned;\\n"\n'
-        '             "barrier.cluster.wait.acquire.aligned;" ::: "memory");',
-        "dlc_cluster_barrier();",
-        min_arch=90,
-    ),
+    _cluster_barrier("cluster_barrier", "meet", "release"),
+    _cluster_barrier("cluster_barrier_relaxed", "meet, and wait for no writes", "relaxed"),
     Function(
         "cluster_shared",
         "Shared memory of a block of the cluster, where this one has its own (PTX ISA: mapa).",

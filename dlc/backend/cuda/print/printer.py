@@ -443,6 +443,8 @@ class _KernelPrinter(Accesses):
             self.line(f"{helper}<{op.pending.value.data}>();")
         elif isinstance(op, _NAMED):
             helper = op.name.removeprefix("kernel.")
+            if isinstance(op, kernel.ClusterBarrierOp) and op.relaxed is not None:
+                helper += "_relaxed"
             self.helpers.add(helper)
             self.line(f"{helper}();")
         elif isinstance(op, kernel.BarrierOp) and op.named_threads is not None:

@@ -193,10 +193,13 @@ def _read_from(op: kernel.MapClusterOp, first: Expr) -> None:
         load.set_index([first + block, *inside], load.where)
 
 
+_MEETINGS = kernel.BarrierOp | kernel.LastBlockOp | kernel.ClusterBarrierOp
+
+
 def _restrict(ops: Sequence[Operation], threads: int) -> None:
     """Has the first threads meet alone."""
     for op in (inner for outer in ops for inner in outer.walk()):
-        if isinstance(op, kernel.BarrierOp | kernel.LastBlockOp | kernel.ClusterBarrierOp):
+        if isinstance(op, _MEETINGS) and op.threads is None:
             op.threads = IntegerAttr(threads, i64)
 
 

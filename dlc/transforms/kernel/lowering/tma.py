@@ -49,7 +49,9 @@ kernel.cluster_barrier                                   // nobody arrives at wh
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.rings import is_idle, rings_by_loop
 from dlc.analysis.tile.tma_rings import (
@@ -171,6 +173,7 @@ def separate_producer(to: StageLowering) -> None:
     pipelines = [p for p in dict.fromkeys(to.pipelines.values()) if p.rings[0].has_producer]
     if not pipelines:
         return
+    _fold_without_producer(to)
     ops = [op for op in to.body.ops if op not in (to.turns.loop, to.body.last_op)]
     last = max(number for number, op in enumerate(ops) if _sets_up(op))
     rest, number = ops[last + 1 :], Expr((), to.consumers)
@@ -193,6 +196,26 @@ def separate_producer(to: StageLowering) -> None:
     to.turns.finish()
 
 
+def _fold_without_producer(to: StageLowering) -> None:
+    """
+    Has those that compute meet the other blocks of a cluster which fold what they hold: producers
+    end before. The buffers of that are there before the loops.
+    """
+    start = InsertPoint.at_start(to.body)
+    for op in list(to.body.ops):
+        match op:
+            case kernel.MapClusterOp():
+                alloc = op.source.owner
+                assert isinstance(alloc, Operation)
+                for moved in (alloc, op):
+                    moved.detach()
+                Rewriter.insert_op([alloc, op], start)
+            case kernel.ClusterBarrierOp() if to.cluster == 1:
+                op.threads = IntegerAttr(to.consumers, i64)
+            case _:
+                pass
+
+
 def _set_registers(to: StageLowering, count: int) -> None:
     """Has a thread so many registers, if any."""
     if count:
@@ -204,7 +227,8 @@ def _sets_up(op: Operation) -> bool:
     """True for what defines a buffer, mbarriers or a tensor map, or initializes mbarriers."""
     defines = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
     orders = kernel.FenceMbarrierInitOp | kernel.ClusterBarrierOp
-    return any(isinstance(o, defines | orders) for o in op.walk())
+    found = (o for o in op.walk() if isinstance(o, defines | orders))
+    return any(not isinstance(o, kernel.ClusterBarrierOp) or o.threads is None for o in found)
 
 
 def _requests(load: TmaLoadOpBase) -> int:

@@ -80,6 +80,8 @@ kernel.func @cluster(%x: memref<128xf32>) -> (%y: memref<128xf32>) grid 8 block 
   %w = kernel.load %all[%t mod 4, %t] : memref<4x16xf32, #kernel.cluster>
   // CHECK-NEXT: kernel.cluster_barrier threads 32
   kernel.cluster_barrier threads 32
+  // CHECK-NEXT: kernel.cluster_barrier relaxed threads 32
+  kernel.cluster_barrier relaxed threads 32
   kernel.store %w, %y[%b * 16 + %t] : memref<128xf32>
 }
 
