@@ -99,7 +99,7 @@ PROGRAMS: tuple[tuple[Callable[..., Any], tuple[Any, ...], *tuple[Any, ...]], ..
     (twice, ones((3, 4))),
     (put, ones((8, 4), (2, 4))),
     (torch.amax, (*ones((16384, 64)), 0)),
-    (scored, ones((8, 1024), (64, 1024))),
+    (scored, ones((8, 4096), (64, 4096))),
     (largest, ones((2048, 64), (64, 2048))),
     (shares, ones((8, 64))),
     (siblings, ones((1, 64), (64, 32), (64, 8))),
