@@ -26,6 +26,7 @@ from dlc.dialects import loop
 from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.kernel_op import TUNED, KernelSignature
 from dlc.explain import Explanation
+from dlc.garbage import rarely_collected
 from dlc.judge.tuned_schedules import TunedSchedules
 from dlc.kernel_cache import Lowered, find, keep, key_of
 from dlc.log import dump_directory, get_logger
@@ -131,8 +132,9 @@ class Stages:
 
     def prepare(self) -> None:
         """Makes the Kernel IR, or finds what an earlier compilation made."""
-        if "kernel" not in self._modules and self._found is None:
-            self.module("kernel")
+        with rarely_collected():  # the garbage of all passes at once
+            if "kernel" not in self._modules and self._found is None:
+                self.module("kernel")
 
     @cached_property
     def _key(self) -> str | None:

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
     VectorType,
 )
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -65,8 +65,28 @@ class _Known(NamedTuple):
     map: Attribute
     operands: Sequence[SSAValue]
     segments: Attribute | None
-    indices: Sequence[SSAValue]
-    ranges: list[Range]
+    ranges: list[_KnownRange]
+
+
+class _KnownRange(NamedTuple):
+    """
+    An index operand and its range. That of an axis whose operation has extents that are numbers
+    follows from these and its place, and is not asked for while they are the same.
+    """
+
+    value: SSAValue
+    range: Range
+    loop: Operation | None = None
+    extents: Attribute | None = None
+    number: int = 0
+
+    @staticmethod
+    def of(value: SSAValue, range: Range) -> _KnownRange:
+        if isinstance(value, BlockArgument) and (loop := value.block.parent_op()) is not None:
+            kept: tuple[Attribute, object] | None = vars(loop).get("kept_ranges")
+            if kept is not None:  # by `AxesOp.axis_range`, where extents are numbers
+                return _KnownRange(value, range, loop, kept[0], value.index)
+        return _KnownRange(value, range)
 
 
 class IndexedOp(IRDLOperation, ABC):
@@ -105,19 +125,16 @@ class IndexedOp(IRDLOperation, ABC):
         if kept is None:
             kept = vars(self)["kept_exprs"] = {}
         elif (known := kept.get(name)) is not None:
-            exprs, of, over, sizes, indices, ranges = known
-            if of is map and over is operands and sizes is segments:
-                for value, range in zip(indices, ranges, strict=True):
-                    if (now := range_of(value)) is not range and now != range:
-                        break
-                else:
-                    return exprs
+            exprs, of, over, sizes, ranges = known
+            if of is map and over is operands and sizes is segments and _are_known(ranges):
+                return exprs
         assert isinstance(map, AffineMapAttr)
         indices = self.indices
         ranges = [range_of(value) for value in indices]
         values = [Expr.within(*of) for of in zip(indices, ranges, strict=True)]
         exprs = tuple([from_affine(e, values) for e in map.data.results])
-        kept[name] = _Known(exprs, map, operands, segments, indices, ranges)
+        known_ranges = [_KnownRange.of(*of) for of in zip(indices, ranges, strict=True)]
+        kept[name] = _Known(exprs, map, operands, segments, known_ranges)
         return exprs
 
     def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
@@ -156,6 +173,19 @@ class IndexedOp(IRDLOperation, ABC):
                 f"expected {count} subscripts for {of}, found {len(self.map.data.results)}"
             )
         verify_maps([self.map, self.conditions], len(self.indices))
+
+
+def _are_known(ranges: Sequence[_KnownRange]) -> bool:
+    """True if index operands have the ranges that they had: asked more often than all else."""
+    for value, range, loop, extents, number in ranges:
+        if loop is not None and isinstance(value, BlockArgument):
+            region = value.block.parent
+            is_there = region is not None and region.parent is loop and value.index == number
+            if is_there and loop.properties["extents"] is extents:
+                continue
+        if range_of(value) != range:
+            return False
+    return True
 
 
 @cache

@@ -12,6 +12,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, loop
 from dlc.dialects.directives import sizes_map
@@ -54,6 +55,11 @@ class Nest:
     def fewer_points(self) -> None:
         self.loop.extents = sizes_map((1, 1))
 
+    def another_loop(self) -> None:
+        body = self.loop.detach_region(0)
+        other = loop.ForOp.create(properties={"extents": sizes_map((8, 8))}, regions=[body])
+        Rewriter.insert_op(other, InsertPoint.before(self.loop))
+
     def another_constant(self) -> None:
         self.five.properties["value"] = IntegerAttr.from_index_int_value(6)
 
@@ -77,6 +83,7 @@ class Nest:
     [
         Nest.more_points,
         Nest.fewer_points,
+        Nest.another_loop,
         Nest.another_constant,
         Nest.another_map,
         Nest.another_map_before,
