@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from caches import own_cache
 from forked import forked_python
 
 import dlc
@@ -26,9 +27,11 @@ def run(**environment: str) -> str:
 
 
 def test_the_environment_asks_for_logs_and_texts(tmp_path: Path):
-    said = run(DLC_LOG="compile,kernels", DLC_DUMP=str(tmp_path / "texts"))
+    own = {"DLC_CACHE_DIR": str(own_cache(tmp_path / "cache"))}  # where nothing is found
+    said = run(DLC_LOG="compile,kernels", DLC_DUMP=str(tmp_path / "texts"), **own)
     assert said.splitlines()[0] == "dlc.compile: variant 1, for input [3, 4]"
     assert said.splitlines()[1].startswith("dlc.kernels: softmax<<<")
+    assert run(DLC_LOG="compile", **own).splitlines()[1].startswith("dlc.compile: its kernels are")
     (directory,) = (tmp_path / "texts").iterdir()
     assert directory.name.endswith("-000-Softmax")
     names = ["0-torch.mlir", "1-tensor.mlir", "2-loop.mlir", "3-tile.mlir", "4-kernel.mlir"]
