@@ -255,3 +255,18 @@ def test_factors_that_are_both_cast_to_halves(dtype: torch.dtype, target: str) -
     assert multiplies_matrices(compiled.variants[0].module("kernel"))
     exact = (x.double() / 16) @ (w.double() / 16)
     assert (compiled(x, w) - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_a_convolution_of_bytes_that_are_cast_to_halves(target: str) -> None:
+    """What all taps read of an image leaves no room for weights: the slab of a tap does."""
+    x = torch.randint(-8, 8, (8, 32, 28, 28), dtype=torch.int8)
+    w = torch.randint(-8, 8, (64, 32, 3, 3), dtype=torch.int8)
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(x.half() / 16, w.half() / 16, padding=1)
+
+    compiled = dlc.compile(f, (x, w), target=target, backend="host")
+    assert multiplies_matrices(compiled.variants[0].module("kernel"))
+    exact = torch.nn.functional.conv2d(x.double() / 16, w.double() / 16, padding=1)
+    assert (compiled(x, w) - exact).abs().max() <= 1e-3 * exact.abs().max()

@@ -106,7 +106,7 @@ class StageInputsPass(SchedulingPass):
             raise Misplaced(message, "run blockify-launch or cooperative-reduce first")
         slabs = self._slabs(kernel)
         limit = min(self.budget, target_of(module).shared_per_block)
-        staged = _fitting(slabs, limit)
+        staged = _of_all_loads(slabs, limit) if self.compute else _fitting(slabs, limit)
         if not staged:
             smallest = min(s.bytes for s in slabs)
             raise Decline(f"{smallest} B > {limit} B of shared memory")
@@ -150,6 +150,27 @@ def _fitting(slabs: list[Slab], left: int) -> list[Slab]:
             staged.append(slab)
             left -= slab.bytes
     return staged
+
+
+def _of_all_loads(slabs: list[Slab], left: int) -> list[Slab]:
+    """
+    The same, but one of much reuse gives way to a smaller one of its loads where all loads have
+    slabs then: what is computed for a block is computed of slabs.
+    """
+    loads = {load for s in slabs for load in s.loads}
+    first = found = _fitting(slabs, left)
+    while {load for s in found for load in s.loads} != loads:
+        wide = [s for s in found if any(_is_smaller(other, s) for other in slabs)]
+        if not wide:
+            return first
+        largest = max(wide, key=lambda s: s.bytes)
+        slabs = [s for s in slabs if s is not largest]
+        found = _fitting(slabs, left)
+    return found
+
+
+def _is_smaller(other: Slab, slab: Slab) -> bool:
+    return other.bytes < slab.bytes and other.loads.keys() >= slab.loads.keys()
 
 
 def _computed(kernel: tile.KernelOp, type: str, left: int) -> tuple[list[str], int]:
