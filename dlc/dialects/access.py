@@ -334,16 +334,29 @@ class AtomicAddOpBase(StoreOpBase, ABC):
     def verify_(self) -> None:
         super().verify_()
         if not has_atomic_add(self.value.type):
-            raise VerifyException(
-                f"expected a value of type f32, f64 or i32, found {self.value.type}"
-            )
+            raise VerifyException(f"expected a value of type {ATOMIC}, found {self.value.type}")
+
+
+ATOMIC = "f32, f64, i32 or i64"
 
 
 def has_atomic_add(type: Attribute) -> bool:
     """True if values of a type can be added atomically (CUDA C++ Programming Guide, atomicAdd)."""
-    if isinstance(type, IntegerType):
-        return type.bitwidth == 32
-    return isinstance(type, Float32Type | Float64Type)
+    return is_exact(type) or isinstance(type, Float32Type | Float64Type)
+
+
+def is_exact(type: Attribute) -> bool:
+    """True if values of a type can be added atomically with the same sum in any order."""
+    return isinstance(type, IntegerType) and type.bitwidth in (32, 64)
+
+
+def verify_exact(type: Attribute) -> None:
+    """VerifyException for a type of which a sum in any order is not always the same."""
+    if not is_exact(type):
+        raise VerifyException(
+            f"expected i32 or i64 to add at places that are data, found {type}: blocks add in any "
+            "order, in which sums of floats are rounded"
+        )
 
 
 class IndexOpBase(IndexedOp, HasFolderInterface, ABC):

@@ -6,6 +6,7 @@ The custom directives of which the dialects' assembly formats are made.
 | `Subscripts` | `[expr, …]` |
 | `Conditions` | `(where (condition, …))?` |
 | `At` | `[expr, …] (where (condition, …))?` |
+| `Across` | `(across(expr, …))?` |
 | `Where` | `(where (condition, …))?` of an operation without subscripts |
 | `Value` | `expr` |
 | `Else` | `(else %default)?` |
@@ -174,6 +175,32 @@ class At(CustomDirective):
         state.print_whitespace(printer)
         print_subscripts(printer, map_of(self.map, op), self.indices.get(op))
         print_conditions(printer, state, op, self.indices, self.conditions)
+
+
+@irdl_custom_directive
+class Across(CustomDirective):
+    """`(across(expr, …))?`"""
+
+    indices: VariadicOperandVariable
+    points: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        scope = mentioned(self.indices, state)
+        if parser.parse_optional_keyword("across"):
+            exprs = parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, lambda: parse_expr(parser, scope)
+            )
+            set_map(self.points, state, scope, exprs)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.points.is_present(op):
+            indices = self.indices.get(op)
+            printer.print_string(" across")
+            with printer.in_parens():
+                printer.print_list(
+                    map_of(self.points, op).results, lambda e: print_expr(printer, e, indices)
+                )
+            state.should_emit_space, state.last_was_punctuation = True, False
 
 
 class Where(At):

@@ -12,7 +12,7 @@ from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.ring_ops import RingOp
 from dlc.dialects.staging import ComputeOp
 from dlc.dialects.tile_combine import CombineOp
-from dlc.dialects.tile_stores import AtomicAddOp, StoreOp, once_along
+from dlc.dialects.tile_stores import AtomicAddOp, StoreOp
 from dlc.ir.variance import Variance
 
 
@@ -117,7 +117,7 @@ def verify_effects(launch: AxesOp, along: Variance) -> None:
     """Checks that what is stored, and what slabs hold, is the same wherever it is computed."""
     for op in launch.walk():
         if isinstance(op, StoreOp | AtomicAddOp):
-            mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
+            mentioned = frozenset[SSAValue]().union(*(along[i] for i in op.indices))
             if missing := along[op.value] - mentioned:
                 names = ", ".join(f"%{a.name_hint}" for a in missing)
                 across = "" if isinstance(op, StoreOp) else " or those that it adds across"

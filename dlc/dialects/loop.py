@@ -38,7 +38,15 @@ from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
+from dlc.dialects.access import (
+    AtomicAddOpBase,
+    IndexOpBase,
+    LoadOpBase,
+    SelectOpBase,
+    StoreOpBase,
+    YieldOpBase,
+    verify_exact,
+)
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.in_place import verify_points
 from dlc.dialects.kernel_op import KernelOpBase
@@ -180,6 +188,29 @@ class StoreOp(StoreOpBase):
 
 
 @irdl_op_definition
+class AtomicAddOp(AtomicAddOpBase):
+    """
+    `loop.atomic_add %v, %y[expr, …] (where (condition, …))? : memref`
+
+    Adds, at each point of the loops around it, to a zeroed output: of integers, whose sums are the
+    same in any order. Subscripts may be data.
+    """
+
+    name = "loop.atomic_add"
+
+    def verify_(self) -> None:
+        super().verify_()
+        verify_exact(self.value.type)
+        kernel = self.parent_op()
+        while kernel is not None and not isinstance(kernel, KernelOp):
+            kernel = kernel.parent_op()
+        if kernel is not None and self.ref not in kernel.zeroed_refs:
+            raise VerifyException(
+                f"expected '{self.name}' to add to a zeroed output, found %{self.ref.name_hint}"
+            )
+
+
+@irdl_op_definition
 class IndexOp(IndexOpBase):
     """`%i = loop.index expr`: an index expression as a value."""
 
@@ -224,7 +255,19 @@ def _size_as_integer(builder: Builder, size: Size, at: Operation) -> SSAValue:
 
 Loop = Dialect(
     "loop",
-    [KernelOp, ForOp, ReduceOp, ScanOp, SortOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
+    [
+        KernelOp,
+        ForOp,
+        ReduceOp,
+        ScanOp,
+        SortOp,
+        YieldOp,
+        LoadOp,
+        StoreOp,
+        AtomicAddOp,
+        IndexOp,
+        SelectOp,
+    ],
     [],
     [ArithConstants()],
 )

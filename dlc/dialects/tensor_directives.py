@@ -8,6 +8,7 @@ The custom directives of Tensor IR's assembly formats.
 | `Bound` | `(%a = %x, …) : tensor, … -> tensor { … }` |
 | `Sources` | `(d0, …)([s, …])? -> %a[expr, …] (where (condition, …))?, … (else scalar)?` |
 | `Gathered`, `Walked` | `(d0, …) -> %x[expr, …]` |
+| `Scattered` | `(d0, …) -> [expr, …]` |
 """
 
 from __future__ import annotations
@@ -155,11 +156,15 @@ def _names(sizes: Attribute | None) -> list[str]:
 
 def _parse_source(parser: Parser, scope: Dims) -> tuple[UnresolvedOperand, AffineMap]:
     """Parses `%a[expr, …]`."""
-    source = parser.parse_unresolved_operand()
+    return parser.parse_unresolved_operand(), _parse_subscripts(parser, scope)
+
+
+def _parse_subscripts(parser: Parser, scope: Dims) -> AffineMap:
+    """Parses `[expr, …]`."""
     results = parser.parse_comma_separated_list(
         parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
     )
-    return source, AffineMap(len(scope.names), 0, tuple(results))
+    return AffineMap(len(scope.names), 0, tuple(results))
 
 
 @irdl_custom_directive
@@ -247,6 +252,26 @@ class Walked(CustomDirective):
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         _print_read(printer, state, self.source.get(op), map_of(self.map, op), 1)
+
+
+@irdl_custom_directive
+class Scattered(CustomDirective):
+    """`(d0, …) -> [expr, …]`, where `i0`, … are elements of the index tensors."""
+
+    map: AttributeVariable
+    indices: VariadicOperandVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        scope = _parse_dims(parser, len(state.operands[self.indices.index] or ()))
+        parser.parse_punctuation("->")
+        self.map.set(state, AffineMapAttr(_parse_subscripts(parser, scope)))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        map, indices = map_of(self.map, op), len(self.indices.get(op))
+        names = Dims(map.num_dims - indices, indices).names
+        printer.print_string(f" ({', '.join(names[: map.num_dims - indices])}) -> ")
+        print_subscripts(printer, map, names)
+        state.should_emit_space, state.last_was_punctuation = True, False
 
 
 def _parse_read(

@@ -59,6 +59,7 @@ from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.tensor_checks import shown, verify_axis, verify_scalar, verify_sizes
 from dlc.dialects.tensor_directives import Bound, Ranked, Sources, Tensors
 from dlc.dialects.tensor_reads import FoldOp, GatherOp
+from dlc.dialects.tensor_updates import ScatterAddOp
 from dlc.ir.sizes import Size
 
 Scalar = FloatAttr | IntegerAttr
@@ -428,6 +429,7 @@ TensorIR = Dialect(
         IndexMapOp,
         GatherOp,
         FoldOp,
+        ScatterAddOp,
     ],
     [],
 )

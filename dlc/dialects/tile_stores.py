@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, prod
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
-    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
@@ -17,10 +26,17 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import AtomicAddOpBase, StoreOpBase, index_parts
-from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, launch_of
+from dlc.dialects.access import (
+    AtomicAddOpBase,
+    Replace,
+    StoreOpBase,
+    verify_exact,
+    verify_maps,
+)
+from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, loops_around
+from dlc.dialects.directives import Across, At, StoreTypes
 from dlc.dialects.warp_boxes import warp_boxes
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, to_maps
 
 
 @irdl_op_definition
@@ -62,23 +78,29 @@ class StoreOp(StoreOpBase):
 @irdl_op_definition
 class AtomicAddOp(AtomicAddOpBase):
     """
-    `tile.atomic_add %v, %y[expr, …] (where (condition, …))? (across(%b, …))? : memref`
+    `tile.atomic_add %v, %y[expr, …] (where (condition, …))? (across(expr, …))? (in_block i32)?
+    : memref`
 
-    Adds, once per point of the axes in its subscripts and conditions and of those that it goes
-    across, to a zeroed output. The latter are block axes of the launch: what the blocks hold along
-    them are parts of one sum, as those of threads are to `tile.combine`. The value varies along no
-    other axes: an element would get more than one value, and threads or registers of a block are
-    folded before. At other axes, only the first point adds.
+    Adds to a zeroed output, once per point of the axes in its subscripts and conditions and in what
+    it goes across: there, points add to the same elements, as parts of one sum or where data say.
+    The value varies along no other axes: an element would get more than one value. At other axes,
+    only the first point adds.
+
+    With `in_block`, a block adds up what its points give in a table of its own in shared memory,
+    and adds that to the output once: of integers of 32 bits, or of a number that fits into them as
+    often as the points of a block add it.
     """
 
     name = "tile.atomic_add"
     value = operand_def(AnyAttr())
     ref = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    axes = var_operand_def(IndexType())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    points = opt_prop_def(AffineMapAttr)
+    in_block = opt_prop_def(IntegerType)
+    custom_directives = (At, Across, StoreTypes)
     assembly_format = (
-        "$value `,` $ref `` custom<At>($indices, $map, $conditions) (`across` `(` $axes^ `)`)?"
+        "$value `,` $ref `` custom<At>($indices, $map, $conditions)"
+        " custom<Across>(ref($indices), $points) (`in_block` $in_block^)?"
         " attr-dict `:` custom<StoreTypes>(type($ref), type($value))"
     )
 
@@ -87,28 +109,85 @@ class AtomicAddOp(AtomicAddOpBase):
         value: SSAValue,
         ref: SSAValue,
         subscripts: Sequence[Expr],
-        axes: Sequence[SSAValue],
+        across: Sequence[Expr],
         where: Sequence[Expr] = (),
     ) -> None:
-        indices, map, conditions = index_parts(subscripts, where)
-        IRDLOperation.__init__(
-            self,
-            operands=[value, ref, indices, axes],
-            properties={"map": map, "conditions": conditions},
-        )
+        indices, properties = _index_properties(subscripts, where, across)
+        IRDLOperation.__init__(self, operands=[value, ref, indices], properties=properties)
+
+    @property
+    def across(self) -> tuple[Expr, ...]:
+        """What names the points that add to the same elements."""
+        return self.exprs("points")
+
+    def index_properties(
+        self, subscripts: Sequence[Expr], where: Sequence[Expr]
+    ) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+        """What it goes across stays."""
+        return _index_properties(subscripts, where, self.across)
+
+    def substitute(self, replace: Replace, extra: Sequence[Expr] = ()) -> None:
+        """Of what it goes across, too."""
+        across = [e.substitute(replace) for e in self.across]
+        super().substitute(replace, extra)
+        self.set_across(across)
+
+    def set_across(self, across: Sequence[Expr]) -> None:
+        """Says what it goes across instead of what it does."""
+        indices, properties = _index_properties(self.subscripts, self.where, across)
+        self.operands = [self.value, self.ref, *indices]
+        self.properties = {
+            **{k: v for k, v in self.properties.items() if k not in properties},
+            **{k: v for k, v in properties.items() if v is not None},
+        }
 
     def verify_(self) -> None:
         super().verify_()
-        for axis in self.axes:
-            launch = launch_of(axis)
-            if launch is None or launch.kind(axis) != BLOCK:
-                raise VerifyException(f"expected block axes to add across, found %{axis.name_hint}")
-            if launch.most(axis) < 2:
-                raise VerifyException(
-                    f"expected axes of at least 2 points to add across, found %{axis.name_hint}"
-                )
+        verify_maps([self.points], len(self.indices))
+        if self.in_block is None:
+            return
+        verify_exact(self.value.type)
+        if self.in_block != i32:
+            raise VerifyException(
+                f"expected i32 to add in shared memory, which adds 32 bits at once, found "
+                f"{self.in_block}"
+            )
+        most = points_of_block(self)
+        if self.value.type != i32 and (most is None or abs(number_of(self.value)) * most >= 2**31):
+            raise VerifyException(
+                f"expected a sum in a block that fits into i32, found {self.value.type} of "
+                f"{most or 'any number of'} points"
+            )
 
 
-def once_along(op: StoreOp | AtomicAddOp) -> tuple[SSAValue, ...]:
-    """The index values at each of whose points an effect happens once."""
-    return (*op.indices, *op.axes) if isinstance(op, AtomicAddOp) else tuple(op.indices)
+def _index_properties(
+    subscripts: Sequence[Expr], where: Sequence[Expr], across: Sequence[Expr]
+) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+    indices: list[SSAValue] = []
+    across = [e for e in across if not e.is_constant]
+    map, conditions, points = to_maps([subscripts, where, across], indices)
+    return indices, {
+        "map": map,
+        "conditions": conditions if where else None,
+        "points": points if across else None,
+    }
+
+
+def number_of(value: SSAValue) -> int | float:
+    """The number that a value is; infinite for what is computed."""
+    constant = value.owner
+    if isinstance(constant, arith.ConstantOp) and isinstance(constant.value, IntegerAttr):
+        return constant.value.value.data
+    return inf
+
+
+def points_of_block(op: Operation) -> int | None:
+    """The points of a block at which an operation is executed, None if it is not known."""
+    loops = [around for around in loops_around(op) if isinstance(around, AxesOp)]
+    extents = [
+        around.extent(axis)
+        for around in loops
+        for axis in around.axes
+        if around.kind(axis) != BLOCK
+    ]
+    return prod(extents) if all(isinstance(n, int) for n in extents) else None

@@ -28,6 +28,7 @@ from dlc.schedule.endings import ending_seconds
 from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import issued_slots, reduced_rows, scan_seconds, split_rows
 from dlc.schedule.sorted_rows import sort_seconds
+from dlc.schedule.table_sums import adding_seconds
 from dlc.schedule.tiling import best_candidate
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
@@ -202,7 +203,9 @@ def _estimate(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Cost:
         first + steps / (rows.parts if rows else 1) * _step_seconds(kernel, target),
         scan_seconds(kernel, target),
         sort_seconds(kernel, target),
+        target.start_seconds + adding_seconds(kernel, target),
     )
-    seconds = target.launch_seconds + longest + ending
+    zeros = target.launch_seconds if kernel.zeroed_refs else 0
+    seconds = target.launch_seconds + longest + ending + zeros
     busy = max(computing, drawn)
     return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine, busy)

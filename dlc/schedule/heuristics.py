@@ -46,6 +46,7 @@ from dlc.schedule.rows import (
     split_axis,
 )
 from dlc.schedule.sorted_rows import sort_plan
+from dlc.schedule.table_sums import adding_plans
 from dlc.schedule.tiling import alike, candidates, not_multiplied, ranked, rings, stages
 from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
@@ -164,6 +165,10 @@ def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Probl
         filled = prod(extents) >= run * target.sms * BLOCK_THREADS * FULL
         schedule = pointwise(extents, not filled or _ends_along(kernel, outer.axes[-1]), run)
         return Choice(schedule, "runs whose ends memory tells: a thread walks its own")
+    if plans := adding_plans(kernel, target):
+        others = {plan.tables: plan for plan in reversed(plans)}
+        lost = [p.reason for p in others.values() if p.tables != plans[0].tables]
+        return Choice(plans[0].schedule, plans[0].reason, tuple(lost))
     cascade = tiled_cascade(kernel, form.apart)
     if cascade and (fitting := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in fitting[1:])

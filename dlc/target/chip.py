@@ -152,6 +152,13 @@ class Target:
     stored_rate: float = 2.7
     """What a part of a sector that is stored takes of L2 over a sector that is fetched: measured,
     2.6 TB/s of sectors where each thread stored parts of its own."""
+    l2_additions: float = 1
+    """Additions to one element that L2 does in a clock (NVIDIA, "Kepler GK110" whitepaper, "Atomic
+    Operations")."""
+    adding_clocks: float = 2
+    """Clocks of shared memory for each of the lanes of a warp that add to one bank, in which it is
+    read and written: assumed. Since Maxwell it adds 32 bits by itself ("Tuning CUDA Applications
+    for Maxwell", "Shared Memory Atomics")."""
     shared_sector_seconds: float = 50e-12
     """Of all SMs, for a sector of which two blocks store parts: measured on an H200, what was left
     of convolutions whose rows begin within sectors was 27 (1d, 64 bytes a run), 49 (2d, by 4), 52

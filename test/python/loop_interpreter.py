@@ -57,7 +57,7 @@ def run_kernel(kernel: loop.KernelOp, inputs: Sequence[Array]) -> list[Array]:
             machine.written[ref] = np.ones(shape, bool)
             continue
         machine.memory[ref] = np.zeros(shape, dtype(ref.type.element_type))
-        machine.written[ref] = np.zeros(shape, bool)
+        machine.written[ref] = np.full(shape, ref in kernel.zeroed_refs)
     with np.errstate(all="ignore"):
         machine.block(kernel.body.block)
     for ref in kernel.output_refs:
@@ -98,6 +98,8 @@ class Machine:
                 self.values[op.result] = self.load(op)
             case loop.StoreOp():
                 self.store(op)
+            case loop.AtomicAddOp():
+                self.add(op)
             case loop.IndexOp():
                 self.values[op.result] = self.expr(op.subscripts[0])
             case loop.SelectOp():
@@ -167,6 +169,15 @@ class Machine:
             return
         self.memory[op.ref][tuple(index)] = value[where]
         self.written[op.ref][tuple(index)] = True
+
+    def add(self, op: loop.AtomicAddOp) -> None:
+        shape = [*self.extents, *[1] * (RANK - len(self.extents))]
+        where = np.broadcast_to(self.all(op.where), shape)
+        value = np.broadcast_to(self.values[op.value], shape)[where]
+        index = [np.broadcast_to(self.expr(e), shape)[where] for e in op.subscripts]
+        for subscript, extent in zip(index, self.memory[op.ref].shape, strict=True):
+            assert ((subscript >= 0) & (subscript < extent)).all(), f"out of bounds: {op}"
+        np.add.at(self.memory[op.ref], tuple(index) or (), value if index else value.sum())
 
     def reduce(self, op: loop.ReduceOp, depth: int) -> None:
         end = depth + len(op.axes)

@@ -301,6 +301,18 @@ def gather(op: tensor_ir.GatherOp, values: Values) -> list[Array]:
     return [np.broadcast_to(values[op.source][tuple(subscripts)], shape)]
 
 
+def scatter_add(op: tensor_ir.ScatterAddOp, values: Values) -> list[Array]:
+    source, indices = values[op.source], [values[v] for v in op.indices]
+    result = np.zeros(shape_of(op.result), source.dtype)
+    there = np.all([i >= 0 for i in indices], axis=0) if indices else np.ones(source.shape, bool)
+    index = [*np.indices(source.shape), *indices]
+    at = [np.broadcast_to(e, source.shape)[there] for e in evaluate(op.map.data.results, index)]
+    for subscript, extent in zip(at, result.shape, strict=True):
+        assert ((subscript >= 0) & (subscript < extent)).all(), f"out of range: {op}"
+    np.add.at(result, tuple(at), source[there])
+    return [result]
+
+
 def fold_runs(op: tensor_ir.FoldOp, values: Values) -> list[Array]:
     """Folds the run of each element of the result on its own."""
     source, shape = values[op.source], shape_of(op.result)
@@ -396,6 +408,7 @@ TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
     tensor_ir.IndexMapOp: index_map,
     tensor_ir.GatherOp: gather,
     tensor_ir.FoldOp: fold_runs,
+    tensor_ir.ScatterAddOp: scatter_add,
     tensor_ir.ReduceOp: reduce,
     tensor_ir.ScanOp: scan,
     tensor_ir.SortOp: sort,

@@ -15,9 +15,9 @@ from math import isinf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dlc.dialects.access import YieldOpBase
+from dlc.dialects.access import StoreOpBase, YieldOpBase
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import KernelOp, LoadOp, StoreOp
+from dlc.dialects.loop import KernelOp, LoadOp
 from dlc.dialects.size_index import extents_at
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
@@ -34,7 +34,7 @@ def oversights(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
 
 def _unwritten(kernel: KernelOp) -> Iterator[tuple[Operation, str]]:
     for ref in kernel.output_refs:
-        stored = any(isinstance(use.operation, StoreOp) for use in ref.uses)
+        stored = any(isinstance(use.operation, StoreOpBase) for use in ref.uses)
         if not stored and 0 not in shape_of(ref.type):
             yield kernel, f"@{kernel.name_} stores nothing to its output %{ref.name_hint}"
 

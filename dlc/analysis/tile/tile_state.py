@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, BlockArgument
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.analysis.tile.launch_boxes import slab_bytes
 from dlc.analysis.tile.overwriting import overwritten
+from dlc.analysis.tile.tables import table_bytes
 from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD
@@ -55,7 +56,7 @@ class TileState:
 
     @property
     def shared_bytes(self) -> int:
-        """The shared memory of the buffers and of boxes that are stored, in bytes."""
+        """The shared memory of buffers, of boxes that are stored, and of tables, in bytes."""
         return self.bytes_with({})
 
     def bytes_with(self, types: Mapping[Buffer, MemRefType[Attribute]]) -> int:
@@ -69,7 +70,7 @@ class TileState:
             return taken is not None and type_of(taken) == type_of(buffer)
 
         buffers = sum(span_bytes(type_of(b)) for b in self.buffers if not is_in_place(b))
-        return buffers + slab_bytes(self.launch)
+        return buffers + slab_bytes(self.launch) + table_bytes(self.launch)
 
 
 def tile_state(launch: tile.LaunchOp) -> TileState:

@@ -6,7 +6,7 @@ from dlc.dialects import loop
 from dlc.dialects.canonical import Patterns
 from dlc.dialects.canonicalization.access_patterns import DropRoundings, FreeLoad
 from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
-from dlc.dialects.canonicalization.shared_patterns import LOAD, nest_patterns
+from dlc.dialects.canonicalization.shared_patterns import LOAD, STORE, nest_patterns
 from dlc.dialects.canonicalization.signature_patterns import DropUnusedInputs, MergeEqualInputs
 from dlc.dialects.canonicalization.sum_patterns import GuardSum
 
@@ -16,5 +16,6 @@ PATTERNS: Patterns = {
     **_NEST,
     loop.ReduceOp: (*_NEST[loop.ReduceOp], GuardSum()),
     loop.KernelOp: (MergeEqualInputs(), DropUnusedInputs(), DropRoundings(), FoldScalars()),
+    loop.AtomicAddOp: STORE,
     loop.LoadOp: (*LOAD, FreeLoad(loop.SelectOp)),
 }

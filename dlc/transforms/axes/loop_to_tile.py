@@ -7,8 +7,9 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import loop, tile
-from dlc.dialects.axes import SERIAL, AxesOp
+from dlc.dialects.axes import SERIAL, AxesOp, loops_around
 from dlc.dialects.size_index import SizeIndexOp
+from dlc.ir.expr import Expr
 
 _TILE = {op.name: op for op in tile.Tile.operations}
 
@@ -48,4 +49,8 @@ def _convert(op: Operation) -> Operation:
     )
     new.location = op.location
     Rewriter.replace_op(op, new)
+    if isinstance(new, tile.AtomicAddOp):
+        told = {value for subscript in new.subscripts for value in subscript.values()}
+        axes = [axis for around in loops_around(new) for axis in around.axes]
+        new.set_across([Expr.of(axis) for axis in axes if axis not in told])
     return new

@@ -26,7 +26,6 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.scan_ops import AlongOpBase
 from dlc.dialects.size import needing_numbers
 from dlc.dialects.size_index import SizeIndexOp, size_expr
-from dlc.dialects.tile_stores import once_along
 from dlc.ir.attributes import index_attr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
@@ -192,7 +191,8 @@ class _Binding:
         block_points, thread_points = self._points(self._blocks), self._points(self._threads)
         buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.RingOp
         together = self._folds_threads or any(
-            isinstance(op, buffers) or self._goes_across(op) for op in self._launch.walk()
+            isinstance(op, buffers) or self._goes_across(op) or _has_table(op)
+            for op in self._launch.walk()
         )
         beside = bool(self._blocks) and thread_points <= MAX_THREADS
         whole = together or beside or thread_points <= 1
@@ -351,7 +351,7 @@ class _Binding:
 
     def _idle_along(self, op: tile.StoreOp | tile.AtomicAddOp) -> frozenset[SSAValue]:
         """The axes along which only the first point has an effect."""
-        along = frozenset[SSAValue]().union(*(self._along[i] for i in once_along(op)))
+        along = frozenset[SSAValue]().union(*(self._along[i] for i in op.indices))
         if op in self._by_last:
             assert self._fold is not None
             along |= self._fold.axes
@@ -366,11 +366,6 @@ class _Binding:
             op.substitute(self._values.get)
             return
         once = self._first_along(self._idle_along(op))
-        if isinstance(op, tile.AtomicAddOp):
-            new = tile.AtomicAddOp(op.value, op.ref, op.subscripts, [], op.where)
-            new.location = op.location
-            Rewriter.replace_op(op, new)
-            op = new
         op.substitute(self._values.get, [*self._guard, *once])
 
     def _group(self, op: kernel.LastBlockOp) -> None:
@@ -450,6 +445,11 @@ class _Binding:
         program = tile.ForOp(extents, body, [REGISTER] * len(extents))
         program.location = launch.location
         Rewriter.replace_op(launch, program, [])
+
+
+def _has_table(op: Operation) -> bool:
+    """True for an addition that a block makes in a table of its own."""
+    return isinstance(op, tile.AtomicAddOp) and op.in_block is not None
 
 
 def _in_waves(rank: Expr, points: int, waves: int) -> Expr:

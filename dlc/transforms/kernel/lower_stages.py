@@ -18,6 +18,7 @@ from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
 from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold, lower_share
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
+from dlc.transforms.kernel.lowering.tables import lower_table
 
 _LOWERED = tile.StageOp | tile.ComputeOp | tile.HoldOp | tile.ShareOp | tile.RingOp | ChunkOp
 
@@ -29,7 +30,8 @@ class LowerStagesPass(ModulePass):
 
     All threads of a block copy or compute a slab together, each some runs of neighbouring elements;
     a ring of `tma` is filled by requests of one thread. An acquired slot is a subscript of its
-    ring. Of a computed slab, the place within a run becomes a register axis.
+    ring. Of a computed slab, the place within a run becomes a register axis. What a block adds up
+    at places that are data has a table there, of zeros first, which its threads add to the output.
 
     *Legal when* rings can be filled as they say: one by the tensor memory accelerator needs a loop
     of its own, and slots and slabs that it can write and read. A chunk is acquired only after it
@@ -64,7 +66,7 @@ class LowerStagesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in kernels_in(op, kernel.FuncOp):
-            if lowered := [o for o in func.walk() if isinstance(o, _LOWERED)]:
+            if lowered := [o for o in func.walk() if _is_lowered(o)]:
                 to = StageLowering(func, target_of(op))
                 for old in lowered:
                     _lower(to, old)
@@ -73,6 +75,11 @@ class LowerStagesPass(ModulePass):
                     Rewriter.erase_op(old)
                 tma.separate_producer(to)
                 tma.end_cluster(to)
+
+
+def _is_lowered(op: Operation) -> bool:
+    adds = isinstance(op, tile.AtomicAddOp) and op.in_block is not None
+    return adds or isinstance(op, _LOWERED)
 
 
 def _lower(to: StageLowering, op: Operation) -> None:
@@ -87,6 +94,8 @@ def _lower(to: StageLowering, op: Operation) -> None:
             lower_hold(to, op)
         case tile.ShareOp():
             lower_share(to, op)
+        case tile.AtomicAddOp():
+            lower_table(to, op)
         case tile.RingOp():
             to.buffers[op] = to.allocate(op.result)
             if op.fill_kind == TMA:

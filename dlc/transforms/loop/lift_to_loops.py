@@ -94,7 +94,8 @@ class _Read:
         self.tensors: dict[SSAValue, int] = {}
         results = [(layouts.memref(r), r.name_hint) for r in op.results]
         # Indices that are gathered by are named after their tensors.
-        hints = [v.name_hint for v in op.operands] if isinstance(op, tensor_ir.GatherOp) else []
+        indexed = isinstance(op, tensor_ir.GatherOp | tensor_ir.ScatterAddOp)
+        hints = [v.name_hint for v in op.operands] if indexed else []
         self.key = (*results, *hints, structure(op, self._given, names=True))
         """Equal for two operations with kernels that are equal, names of inputs aside."""
 
@@ -162,7 +163,8 @@ class _Lifter:
                     inner.location = op.location
             self.built[read.key] = body, [read.tensors[v] for v in inputs]
         alignments = [self.layouts.alignment(v) for v in inputs]
-        kernel = loop.KernelOp(name, inputs, body, alignments)
+        zeroed = [0] if isinstance(op, tensor_ir.ScatterAddOp) else []
+        kernel = loop.KernelOp(name, inputs, body, alignments, zeroed=zeroed)
         kernel.name_inputs([v.name_hint for v in inputs])
         inherit(kernel, op, *read.dissolved)
         return kernel
@@ -186,6 +188,8 @@ class _KernelBuilder:
         op = self.op
         for result in op.results:
             self._name_sizes(result)
+        if isinstance(op, tensor_ir.ScatterAddOp):
+            return self._scatter(op)
         outer = Builder(InsertPoint.at_end(self.block))
         shape = tensor_ir.shape_of(op.results[0])
         strides = [strides_of(self.layouts.memref(r)) for r in op.results]
@@ -220,6 +224,36 @@ class _KernelBuilder:
             builder.insert(loop.StoreOp(value, ref, axes, first))
         return list(self.inputs), Region(self.block)
 
+    def _scatter(self, op: tensor_ir.ScatterAddOp) -> tuple[list[SSAValue], Region]:
+        """Goes over what is added, not over the result."""
+        for tensor in op.operands:
+            self._name_sizes(tensor)
+        shape = tensor_ir.shape_of(op.source)
+        builder = Builder(InsertPoint.at_end(self.block))
+        axes: list[Expr] = []
+        if shape:
+            nest = loop.ForOp(shape, new_body(len(shape), _free_names(len(shape))))
+            builder.insert(nest)
+            builder = Builder(InsertPoint.before(nest.yielded))
+            axes = [Expr(((axis, 1),)) for axis in nest.axes]
+        value = self.read(builder, op.source, axes, ())
+        indices = self._indices(builder, op.indices, axes)
+        subscripts = _compose(op.map.data.results, [*axes, *indices])
+        ref = self.block.insert_arg(self.layouts.memref(op.result), len(self.block.args))
+        ref.name_hint = op.result.name_hint or "out"
+        builder.insert(loop.AtomicAddOp(value, ref, subscripts, indices))
+        return list(self.inputs), Region(self.block)
+
+    def _indices(self, b: Builder, tensors: Sequence[SSAValue], axes: Sequence[Expr]) -> list[Expr]:
+        """Elements of tensors as index values, named after them."""
+        found: list[Expr] = []
+        for tensor in tensors:
+            element = self.read(b, tensor, axes, ())
+            cast = b.insert(arith.IndexCastOp(element, IndexType()))
+            cast.result.name_hint = tensor.name_hint
+            found.append(Expr.of(cast.result))
+        return found
+
     def _compute(self, b: Builder, axes: list[Expr]) -> list[SSAValue]:
         """Builds one element of each result of the operation."""
         match self.op:
@@ -243,13 +277,7 @@ class _KernelBuilder:
             case tensor_ir.FoldOp():
                 return [self._fold(b, self.op, axes)]
             case tensor_ir.GatherOp():
-                indices: list[SSAValue] = []
-                for tensor in self.op.indices:
-                    element = self.read(b, tensor, axes, ())
-                    cast = b.insert(arith.IndexCastOp(element, IndexType()))
-                    cast.result.name_hint = tensor.name_hint
-                    indices.append(cast.result)
-                operands = [*axes, *(Expr.of(v) for v in indices)]
+                operands = [*axes, *self._indices(b, self.op.indices, axes)]
                 subscripts = _compose(self.op.map.data.results, operands)
                 if isinstance(self.op.source.owner, DISSOLVED):
                     return [self.read(b, self.op.source, subscripts, ())]
@@ -481,6 +509,7 @@ def _base_name(op: Operation) -> str:
     return {
         tensor_ir.GatherOp: "gather",
         tensor_ir.FoldOp: "fold",
+        tensor_ir.ScatterAddOp: "scatter_add",
         tensor_ir.ConstantOp: "fill",
         tensor_ir.IotaOp: "iota",
         tensor_ir.IndexMapOp: "copy",

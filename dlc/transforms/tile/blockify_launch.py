@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import BlockArgument
 
+from dlc.analysis.tile.tables import table_obstacle
 from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
@@ -18,7 +19,7 @@ from dlc.dialects.launch_checks import waves_of
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size, ceildiv, several
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS, WARP
+from dlc.target import MAX_THREADS, WARP, Target, target_of
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import aligned, divisors, one_of_each, per_axis
@@ -57,6 +58,10 @@ class BlockifyLaunchPass(SchedulingPass):
     neighbours in a warp: `thread(%ti in 16, %tj in 16)` becomes `thread(%tio in 8, %tj in 16,
     %tii in 2)` with `lanes=2`. Lane n then reads along one of them what lane n ^ 1 does, and along
     the other what lane n ^ 2 does: of 16 bytes each, shared memory serves 16 lanes at once, not 8.
+
+    With `tables=true`, a block adds up in shared memory what its points add at places that are
+    data, and adds that to the output once: `tile.atomic_add %v, %y[%place] across(…) in_block i32`.
+    Few of its additions then meet others at the L2 cache.
     """
 
     name = "blockify-launch"
@@ -73,6 +78,8 @@ class BlockifyLaunchPass(SchedulingPass):
     """The waves in which they come, each of a power of 2 of them; 1 for all at once."""
     lanes: int = 1
     """Threads along the first of the last two such axes that are neighbours in a warp."""
+    tables: bool = False
+    """Whether a block adds up in shared memory what it adds at places that are data."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "block": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _blocks(s)),
@@ -81,6 +88,7 @@ class BlockifyLaunchPass(SchedulingPass):
         "last": Domain((0, 1, 2, 3), least=0, narrowed=lambda s: _lasts(s)),
         "waves": Domain((1, 2, 4), least=1, narrowed=lambda s: _waves(s)),
         "lanes": Domain((1, 2), least=1, narrowed=lambda s: _lanes(s)),
+        "tables": Domain((False, True), narrowed=lambda s: _tables(s)),
     }
 
     def __post_init__(self) -> None:
@@ -136,6 +144,8 @@ class BlockifyLaunchPass(SchedulingPass):
         waves = 1 if sized else self.waves  # of a size it is not known what divides it
         if slowest is not None:
             launch.set_order(made[block[slowest]], waves)
+        if self.tables:
+            self._make_tables(launch, target_of(module))
         sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
         grouped = f", in panels of {panel} block columns" if panel else ""
         if panel and (empty := -counts[-1] % panel):
@@ -145,7 +155,21 @@ class BlockifyLaunchPass(SchedulingPass):
             grouped += f", in {waves} waves" if waves > 1 else ""
         if near is not None:
             grouped += f", {self.lanes} along {names[thread.index(near.axis)]} neighbours in a warp"
+        if self.tables:
+            grouped += ", which add up in shared memory"
         return f"blocks of {sizes} points, {across} threads{grouped}"
+
+    def _make_tables(self, launch: tile.LaunchOp, target: Target) -> None:
+        """Has blocks add up in shared memory what they add."""
+        adds = [op for op in launch.walk() if isinstance(op, tile.AtomicAddOp)]
+        if not adds:
+            message = "it adds nothing at places that are data"
+            raise OptionError("tables", message, "leave it out")
+        for op in adds:
+            free = target.shared_per_block - tile_state(launch).shared_bytes
+            if (reason := table_obstacle(op, free)) is not None:
+                raise OptionError("tables", reason, "leave it out")
+            op.in_block = i32
 
     def _neighbours(self, thread: list[Axis]) -> tuple[list[Axis], _Near | None]:
         """
@@ -295,6 +319,14 @@ def _waves(s: Situation) -> list[Value]:
     last = s.given["last"]
     assert isinstance(last, int)
     return [n for n in waves_of(_several(s)[last]) if n <= WAVES] if last else [1]
+
+
+def _tables(s: Situation) -> list[Value]:
+    """Both where there is something that blocks can add up."""
+    adds = [op for op in s.kernel.launch.walk() if isinstance(op, tile.AtomicAddOp)]
+    free = s.target.shared_per_block
+    fits = adds and not any(table_obstacle(op, free) for op in adds)
+    return [False, True] if fits else [False]
 
 
 def _lanes(s: Situation) -> list[Value]:

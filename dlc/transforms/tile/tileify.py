@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects import tile
+from dlc.dialects.access import StoreOpBase
 from dlc.dialects.axes import THREAD
 from dlc.dialects.scan_ops import AlongOpBase
 from dlc.registry import OptionError
@@ -81,7 +82,7 @@ def _decided() -> Iterable[Value]:
 
 def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
     """The only op with a body or effect in the launch, if that is a for loop with free axes."""
-    nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
+    nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, StoreOpBase)]
     if len(nested) != 1 or not isinstance(nested[0], tile.ForOp):
         return None
     scanned = any(isinstance(op, AlongOpBase) for op in nested[0].body.block.ops)

@@ -80,7 +80,7 @@
 // CHECK-NEXT: %b = kernel.index %bid mod 2
 // CHECK-NEXT: tile.for {
 // CHECK-NEXT: %a = tile.load %x[%ks, %i]
-// CHECK-NEXT: tile.atomic_add %a, %y[%i] where (%b < 1, %t < 1) : memref<4xf32>
+// CHECK-NEXT: tile.atomic_add %a, %y[%i] where (%b < 1, %t < 1) across(%ks) : memref<4xf32>
 %x = "test.op"() : () -> tensor<3x4xf32>
 %y = tile.kernel @adds(%x: memref<3x4xf32> = %x) -> (%y: memref<4xf32> zeroed) {
   tile.launch block(%ks in 3, %i in 4, %b in 2, %one in 1) thread(%t in 8) {

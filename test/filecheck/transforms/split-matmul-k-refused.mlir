@@ -18,14 +18,14 @@
 
 // -----
 
-// CHECK: kernel long: split-matmul-k: its sum is of type i64, and atomic adds are of f32, f64 or i32
-%n = "test.op"() : () -> tensor<50xi64>
-%L = loop.kernel @long(%n: memref<50xi64> = %n) -> (%L: memref<i64>) {
-  %s = loop.reduce add %k in 50 -> i64 {
-    %a = loop.load %n[%k] : memref<50xi64>
-    loop.yield %a : i64
+// CHECK: kernel long: split-matmul-k: its sum is of type i16, and atomic adds are of f32, f64, i32 or i64
+%n = "test.op"() : () -> tensor<50xi16>
+%L = loop.kernel @long(%n: memref<50xi16> = %n) -> (%L: memref<i16>) {
+  %s = loop.reduce add %k in 50 -> i16 {
+    %a = loop.load %n[%k] : memref<50xi16>
+    loop.yield %a : i16
   }
-  loop.store %s, %L[] : memref<i64>
+  loop.store %s, %L[] : memref<i16>
 }
 
 // -----

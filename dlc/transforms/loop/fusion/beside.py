@@ -34,7 +34,7 @@ def _points(kernel: KernelOp) -> tuple[object, ...] | None:
     The extents of a kernel's loop and of what it folds in it, if that is all that it does: not of a
     product of matrices, whose tiles are its own.
     """
-    if kernel.updates is not None or kernel.schedule is not None:
+    if kernel.updates is not None or kernel.zeroed_refs or kernel.schedule is not None:
         return None
     loops = [op for op in kernel.body.block.ops if isinstance(op, AxesOp)]
     inner = [op for loop in loops for op in loop.body.walk() if isinstance(op, AxesOp)]

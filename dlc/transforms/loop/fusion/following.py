@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.access import IndexedOp, StoreOpBase
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, SortOp, StoreOp, YieldOp
 from dlc.ir.bounds import sure, within
 from dlc.ir.expr import Expr
@@ -48,7 +48,7 @@ def follow(producer: KernelOp, consumer: KernelOp) -> KernelOp | None:
 
 def _only_loop(kernel: KernelOp) -> ForOp | None:
     """The only operation with a body or an effect in a kernel, if it is a loop of points."""
-    found = [op for op in kernel.body.block.ops if op.regions or isinstance(op, StoreOp)]
+    found = [op for op in kernel.body.block.ops if op.regions or isinstance(op, StoreOpBase)]
     if len(found) != 1 or not isinstance(loop := found[0], ForOp):
         return None
     return None if any(op.regions or isinstance(op, SortOp) for op in loop.body.block.ops) else loop
@@ -116,4 +116,4 @@ def _move_one(
     assert store.parent is not None
     store.parent.insert_op_before(op, store)
     if isinstance(op, IndexedOp):
-        op.substitute(place.get, beyond if isinstance(op, LoadOp | StoreOp) else ())
+        op.substitute(place.get, beyond if isinstance(op, LoadOp | StoreOpBase) else ())

@@ -9,8 +9,9 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.loop.loops import split_levels
+from dlc.dialects.access import StoreOpBase
 from dlc.dialects.axes import new_body
-from dlc.dialects.loop import ForOp, KernelOp, StoreOp, YieldOp, scans_in
+from dlc.dialects.loop import ForOp, KernelOp, YieldOp, scans_in
 from dlc.transforms.loop.fusion.hoisting import used_values
 
 _AXIS_LETTERS = frozenset("abhij")
@@ -73,7 +74,7 @@ def rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) -
             level_of[axis] = depth
         loops.append(new)
     for op in ops:
-        innermost = isinstance(op, StoreOp | ForOp)
+        innermost = isinstance(op, StoreOpBase | ForOp)
         level = max((level_of.get(v, 0) for v in used_values(op)), default=0)
         level = len(loops) - 1 if innermost else level
         for result in op.results:
@@ -93,7 +94,7 @@ def _append(loop: ForOp, op: Operation) -> None:
 
 def _sole_loop(block: Block) -> ForOp | None:
     """The loop in a block that holds one and no store beside it; none along which scans go."""
-    outer = [op for op in block.ops if isinstance(op, ForOp | StoreOp)]
+    outer = [op for op in block.ops if isinstance(op, ForOp | StoreOpBase)]
     if len(outer) != 1 or not isinstance(outer[0], ForOp) or scans_in(outer[0]):
         return None
     return outer[0]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.dialects.access import StoreOpBase
 from dlc.dialects.axes import AxesOp, new_body
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.ir.expr import Expr
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.parting import (
@@ -38,8 +39,8 @@ def folded_dimensions(kernel: KernelOp, tensor: SSAValue) -> Sequence[tuple[int,
     The dimensions of a tensor that a kernel folds, and their extents; nothing unless it is one
     reduce of one value in one loop, which takes each element of the tensor at a point of its own.
     """
-    loops = [op for op in kernel.body.block.ops if op.regions or isinstance(op, StoreOp)]
-    if len(loops) != 1 or not isinstance(outer := loops[0], ForOp):
+    loops = [op for op in kernel.body.block.ops if op.regions or isinstance(op, StoreOpBase)]
+    if kernel.zeroed_refs or len(loops) != 1 or not isinstance(outer := loops[0], ForOp):
         return ()
     nests = [op for op in outer.body.block.ops if isinstance(op, AxesOp)]
     if len(nests) != 1 or not isinstance(reduce := nests[0], ReduceOp) or len(reduce.results) > 1:

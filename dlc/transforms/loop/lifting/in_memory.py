@@ -43,6 +43,7 @@ COMPUTED = (
     tensor_ir.SortOp,
     tensor_ir.GatherOp,
     tensor_ir.FoldOp,
+    tensor_ir.ScatterAddOp,
 )
 
 

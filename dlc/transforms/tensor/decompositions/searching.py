@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims
+from dlc.transforms.tensor.decompositions.exact_sums import added_at, adding_pays
 from dlc.transforms.tensor.decompositions.indexing import gathered
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.ordering import in_order, key_bits, ordering_pays
@@ -110,21 +111,32 @@ def isin(c: Lowering) -> Lowered:
 def histc(c: Lowering) -> Lowered:
     """The bins divide the range evenly, its end belongs to the last one; NaN is in none."""
     value = c.wide(c.reshape(c.tensor(), [prod(shape_of(c.tensor()))]))
-    bins, element = c.integer("bins", 100), element_of(value)
+    bins, element, (count,) = c.integer("bins", 100), element_of(value), shape_of(value)
     low, high = c.number("min", 0), c.number("max", 0)
     ends = [c.constant(end, (), element) for end in (low, high)]
-    if low == high and shape_of(value)[0]:
+    if low == high and count:
         ends = [c.reduce(monoid, [0], value, hint=monoid) for monoid in ("min", "max")]
-    square = [bins, shape_of(value)[0]]
 
-    def inside(x: Scalar, first: Scalar, last: Scalar, place: Scalar) -> Scalar:
+    def bin_of(x: Scalar, first: Scalar, last: Scalar) -> Scalar:
         even = first.eq(last).to(element)
         first, last = first - even, last + even
         at = s.trunc((x - first) / (last - first) * bins).minimum(bins - 1)
-        return (at.eq(place.to(element)) & (x >= first) & (x <= last)).to(element)
+        return ((at >= 0) & (x >= first) & (x <= last)).select(at, -1)
 
+    if adding_pays(c, i32, count, bins, count):
+        place = c.elementwise(
+            lambda *scalars: bin_of(*scalars).to(i64),
+            value,
+            *(c.broadcast(end, [count]) for end in ends),
+            shape=[count],
+            hint="bin",
+        )
+        one = c.constant(1, [count], i32 if c.bounds(count)[1] < 2**31 else i64)
+        counts = added_at(c, one, [place], [dimension(1)], [bins])
+        return c.pointwise_wide(lambda n: n, counts)
+    square = [bins, count]
     counted = c.elementwise(
-        inside,
+        lambda x, first, last, place: bin_of(x, first, last).eq(place.to(element)).to(element),
         c.move(value, [dimension(1)], square),
         *(c.broadcast(end, square) for end in ends),
         c.iota(0, square),

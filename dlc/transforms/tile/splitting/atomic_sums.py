@@ -8,9 +8,10 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import tile
-from dlc.dialects.access import has_atomic_add
+from dlc.dialects.access import ATOMIC, has_atomic_add
 from dlc.dialects.kernel_op import positions
 from dlc.dialects.layouts import shape_of
+from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.transforms.tile.splitting.reduce_split import Split
 
@@ -19,7 +20,7 @@ def split_atomically(kernel: tile.KernelOp, split: Split) -> None:
     """Splits a sum among blocks that add their parts to its output, which is zeroed before."""
     store = _sole_store(kernel, split.reduce)
     block = split.deal(kernel.launch)
-    add = tile.AtomicAddOp(store.value, store.ref, store.subscripts, [block])
+    add = tile.AtomicAddOp(store.value, store.ref, store.subscripts, [Expr.of(block)])
     add.location = store.location
     Rewriter.replace_op(store, add)
     kernel.zeroed = positions([n for n, ref in enumerate(kernel.output_refs) if ref is add.ref])
@@ -34,7 +35,7 @@ def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
         raise _refusal(f"it has {len(reduce.results)} sums, and atomic adds are of one")
     (sum,) = reduce.results
     if not has_atomic_add(sum.type):
-        raise _refusal(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
+        raise _refusal(f"its sum is of type {sum.type}, and atomic adds are of {ATOMIC}")
     stores = [op for op in launch.walk() if isinstance(op, tile.StoreOp)]
     if len(stores) != 1 or stores[0].value is not sum:
         raise _refusal(

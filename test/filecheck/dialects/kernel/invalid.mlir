@@ -259,7 +259,7 @@ kernel.func @add(%x: memref<4xf16>) -> (%y: memref<f16> zeroed) grid 1 block 4 {
   %v = kernel.load %x[%t] : memref<4xf16>
   kernel.atomic_add %v, %y[] : memref<f16>
 }
-// CHECK: expected a value of type f32, f64 or i32, found f16
+// CHECK: expected a value of type f32, f64, i32 or i64, found f16
 
 // -----
 

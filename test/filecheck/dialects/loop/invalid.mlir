@@ -379,3 +379,24 @@ func.func @main() -> tensor<3xf32> {
   func.return %w : tensor<3xf32>
 }
 // CHECK: expected to load of %y, of which a part is stored, what is there, found an element that may not be
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = loop.kernel @adds_floats(%x: memref<4xf32> = %x) -> (%y: memref<4xf32> zeroed) {
+  loop.for %i in 4 {
+    %v = loop.load %x[%i] : memref<4xf32>
+    loop.atomic_add %v, %y[%i] : memref<4xf32>
+  }
+}
+// CHECK: expected i32 or i64 to add at places that are data, found f32: blocks add in any order, in which sums of floats are rounded
+
+// -----
+
+%y = loop.kernel @adds_to_anything() -> (%y: memref<4xi32>) {
+  %v = arith.constant 1 : i32
+  loop.for %i in 4 {
+    loop.atomic_add %v, %y[%i] : memref<4xi32>
+  }
+}
+// CHECK: expected 'loop.atomic_add' to add to a zeroed output, found %y

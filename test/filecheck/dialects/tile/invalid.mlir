@@ -247,36 +247,57 @@ tile.kernel @yields() -> () {
 
 // -----
 
-%y = tile.kernel @across_threads() -> (%y: memref<4xf32> zeroed) {
-  tile.launch block(%i in 4) thread(%t in 8) {
-    %n = tile.index %t
-    %p = "test.op"(%n) : (index) -> f32
-    tile.atomic_add %p, %y[%i] across(%t) : memref<4xf32>
-  }
-}
-// CHECK: expected block axes to add across, found %t
-
-// -----
-
-%y = tile.kernel @across_one() -> (%y: memref<f32> zeroed) {
-  tile.launch block(%ks in 1) {
-    %n = tile.index %ks
-    %p = "test.op"(%n) : (index) -> f32
-    tile.atomic_add %p, %y[] across(%ks) : memref<f32>
-  }
-}
-// CHECK: expected axes of at least 2 points to add across, found %ks
-
-// -----
-
-%y = tile.kernel @adds_type() -> (%y: memref<i64> zeroed) {
+%y = tile.kernel @adds_type() -> (%y: memref<i16> zeroed) {
   tile.launch block(%ks in 3) {
     %n = tile.index %ks
-    %p = "test.op"(%n) : (index) -> i64
-    tile.atomic_add %p, %y[] across(%ks) : memref<i64>
+    %p = "test.op"(%n) : (index) -> i16
+    tile.atomic_add %p, %y[] across(%ks) : memref<i16>
   }
 }
-// CHECK: expected a value of type f32, f64 or i32, found i64
+// CHECK: expected a value of type f32, f64, i32 or i64, found i16
+
+// -----
+
+%p = "test.op"() : () -> tensor<f32>
+%y = tile.kernel @floats_in_block(%p: memref<f32> = %p) -> (%y: memref<f32> zeroed) {
+  tile.launch block(%ks in 3) {
+    %v = tile.load %p[] : memref<f32>
+    tile.atomic_add %v, %y[] across(%ks) in_block i32 : memref<f32>
+  }
+}
+// CHECK: expected i32 or i64 to add at places that are data, found f32: blocks add in any order, in which sums of floats are rounded
+
+// -----
+
+%p = "test.op"() : () -> tensor<i64>
+%y = tile.kernel @wide_table(%p: memref<i64> = %p) -> (%y: memref<i64> zeroed) {
+  tile.launch block(%ks in 3) {
+    %v = tile.load %p[] : memref<i64>
+    tile.atomic_add %v, %y[] across(%ks) in_block i64 : memref<i64>
+  }
+}
+// CHECK: expected i32 to add in shared memory, which adds 32 bits at once, found i64
+
+// -----
+
+%p = "test.op"() : () -> tensor<i64>
+%y = tile.kernel @wide_sum(%p: memref<i64> = %p) -> (%y: memref<i64> zeroed) {
+  tile.launch block(%ks in 3) thread(%t in 32) {
+    %v = tile.load %p[] : memref<i64>
+    tile.atomic_add %v, %y[] across(%ks, %t) in_block i32 : memref<i64>
+  }
+}
+// CHECK: expected a sum in a block that fits into i32, found i64 of 32 points
+
+// -----
+
+%y = tile.kernel @large_sum() -> (%y: memref<i64> zeroed) {
+  %v = arith.constant 67108864 : i64
+  tile.launch block(%ks in 3) thread(%t in 32) {
+    tile.atomic_add %v, %y[] across(%ks, %t) in_block i32 : memref<i64>
+  }
+}
+// CHECK: expected a sum in a block that fits into i32, found i64 of 32 points
 
 // -----
 
