@@ -40,7 +40,7 @@ def _memref_of(array: Array) -> str:
     return f"{type[:-1]}, strided<{strides}>>"
 
 
-_ELEMENTS = {"float32": "f32", "int64": "i64", "bool": "i1"}
+_ELEMENTS = {"float32": "f32", "int32": "i32", "int64": "i64", "bool": "i1"}
 
 
 def _module(
@@ -788,6 +788,49 @@ def gather(rows: int, columns: int, count: int) -> Case:
     }}"""
     text = _module("gather", {"x": x, "at": at}, {"y": [count, columns]}, body)
     return Case(f"gather_{count}x{columns}", text, (x, at), lambda x, at: [x[at]], 1)
+
+
+def counted(points: int, places: int) -> Case:
+    """How many of some points are at each place; some are at none."""
+    at = np.random.default_rng(3).integers(-1, places, points)
+    type = _memref([places], "i64")
+    body = f"""
+    %one = arith.constant 1 : i64
+    loop.for %i in {points} {{
+      %r = loop.load %at[%i] : {_memref([points], "i64")}
+      %p = arith.index_cast %r : i64 to index
+      loop.atomic_add %one, %y[%p] where (%p >= 0) : {type}
+    }}"""
+    text = _module("counted", {"at": at}, {"y": type}, body)
+    text = text.replace(f"-> (%y: {type})", f"-> (%y: {type} zeroed)")
+
+    def expected(at: Array) -> list[Array]:
+        return [np.bincount(at[at >= 0], minlength=places)]
+
+    return Case(f"counted_{points}_{places}", text, (at,), expected, 1)
+
+
+def added(rows: int, columns: int, places: int) -> Case:
+    """Rows added at places that are data, the largest numbers among them, whose sums wrap."""
+    at = np.random.default_rng(4).integers(-1, places, rows)
+    x = np.random.default_rng(5).integers(-(2**31), 2**31, (rows, columns), dtype=np.int32)
+    type = _memref([places, columns], "i32")
+    body = f"""
+    loop.for %i in {rows}, %j in {columns} {{
+      %r = loop.load %at[%i] : {_memref([rows], "i64")}
+      %p = arith.index_cast %r : i64 to index
+      %a = loop.load %x[%i, %j] : {_memref([rows, columns], "i32")}
+      loop.atomic_add %a, %y[%p, %j] where (%p >= 0) : {type}
+    }}"""
+    text = _module("added", {"at": at, "x": x}, {"y": type}, body)
+    text = text.replace(f"-> (%y: {type})", f"-> (%y: {type} zeroed)")
+
+    def expected(at: Array, x: Array) -> list[Array]:
+        sums = np.zeros((places, columns), np.int32)
+        np.add.at(sums, at[at >= 0], x[at >= 0])
+        return [sums]
+
+    return Case(f"added_{rows}x{columns}_{places}", text, (at, x), expected, 1)
 
 
 _LOAD = re.compile(r"(\s*)(%\w+) = (loop\.load .* : memref<.*)f32(.*>)$")

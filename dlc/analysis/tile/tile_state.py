@@ -9,10 +9,10 @@ from math import prod
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument
 
+from dlc.analysis.tile.block_tables import table_bytes
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.analysis.tile.launch_boxes import slab_bytes
 from dlc.analysis.tile.overwriting import overwritten
-from dlc.analysis.tile.tables import table_bytes
 from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD

@@ -18,7 +18,7 @@ from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
 from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold, lower_share
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
-from dlc.transforms.kernel.lowering.tables import lower_table
+from dlc.transforms.kernel.lowering.table_lowering import lower_table
 
 _LOWERED = tile.StageOp | tile.ComputeOp | tile.HoldOp | tile.ShareOp | tile.RingOp | ChunkOp
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.tile.tables import table_obstacle
+from dlc.analysis.tile.block_tables import table_obstacle
 from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp

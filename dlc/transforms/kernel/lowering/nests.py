@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import REGISTER, SERIAL
-from dlc.dialects.kernel_memory import is_local
+from dlc.dialects.kernel_memory import is_local, is_shared
 from dlc.transforms.kernel.lowering.box_values import computed_for, ends_reads
 from dlc.transforms.kernel.lowering.element_access import (
     array_of,
@@ -88,8 +88,10 @@ def _is_of_boxes(op: Operation) -> TypeGuard[tile.StoreOp]:
 
 
 def _uses(op: Operation, group: list[Operation]) -> bool:
-    results = {r for member in group for r in member.results}
-    return any(v in results for inner in op.walk() for v in inner.operands)
+    """True if an op needs what ops of a group give, or the table of a block that they add to."""
+    given: set[SSAValue] = {r for member in group for r in member.results}
+    given |= {m.ref for m in group if isinstance(m, tile.AtomicAddOp) and is_shared(m.ref)}
+    return any(v in given for inner in op.walk() for v in inner.operands)
 
 
 def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAValue, ...]) -> None:

@@ -140,7 +140,7 @@ class StageLowering(KernelBuilder):
 
         def at(round: Expr) -> None:
             run = round * self.threads + self.thread_id
-            one(_decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
+            one(decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
 
         if rounds == 1:
             at(Expr())
@@ -155,7 +155,7 @@ class StageLowering(KernelBuilder):
                 at(Expr.of(first) * together + index)
 
 
-def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
+def decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
     """The subscripts of a running number within a slab; beyond it, the first of them grows."""
     place: list[Expr] = []
     rest = whole = prod(sizes)

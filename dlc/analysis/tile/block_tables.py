@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from xdsl.dialects.builtin import MemRefType, NoneAttr, i32
+from xdsl.dialects.builtin import MemRefType, i32
 
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import memref_type
@@ -19,8 +19,8 @@ def tables_of(launch: tile.LaunchOp) -> list[tile.AtomicAddOp]:
 
 
 def table_type(op: tile.AtomicAddOp) -> MemRefType:
-    """What a table holds, row by row."""
-    return memref_type(i32, shape_of(op.ref.type), NoneAttr())
+    """An element for each of the output, row by row."""
+    return memref_type(i32, (prod(shape_of(op.ref.type)),))
 
 
 def table_bytes(launch: tile.LaunchOp) -> int:
