@@ -13,6 +13,7 @@ from typing import Literal
 from dlc.schedule.estimate import LOADED
 from dlc.schedule.rows import power_of_two
 from dlc.schedule.sorted_rows import Network, block_plan, block_seconds
+from dlc.schedule.table_sums import least_seconds
 from dlc.target import BANK_BYTES, SECTOR_BYTES, Target
 
 COUNTED_RUN = 16
@@ -76,6 +77,20 @@ def ordering_pays(
     if comparing <= beside:
         return False
     return comparing > beside + _fastest(n, n, max(lines, 1), bits, target).seconds
+
+
+def adding_pays(n: int, places: int, compared: int, size: int, fits: bool, target: Target) -> bool:
+    """
+    True if to add `n` numbers of so many bytes at places that are data, zeros before, is faster
+    than to compare each place with `compared` of them, or to put all in order: see `table_sums`.
+    """
+    adding = 2 * _launch(target) + least_seconds(n, places, size, fits, target)
+    comparing = places * compared * COMPARED / target.flops
+    if comparing <= adding:
+        return False
+    bits = places.bit_length() + 1
+    beside = LAUNCHES * _launch(target) + places * _searching(n, target)
+    return adding < beside + _fastest(n, n, 1, bits, target).seconds
 
 
 def searching_pays(n: int, target: Target) -> bool:

@@ -22,8 +22,8 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.size_index import size_hint
 from dlc.dialects.tile_stores import number_of
 from dlc.ir.sizes import Size
-from dlc.schedule.rows import power_of_two, run_of
-from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WARP, Target
+from dlc.schedule.rows import RUN, power_of_two, run_of
+from dlc.target import BANK_BYTES, BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WARP, Target
 
 MOST_TRIED = 64
 """Runs of a thread up to which are tried."""
@@ -77,33 +77,54 @@ def adding_seconds(kernel: loop.KernelOp, target: Target) -> float:
     if not adds:
         return 0
     plans = adding_plans(kernel, target)
-    return plans[0].seconds if plans else sum(_in_memory(op, target) for op in adds)
+    return plans[0].seconds if plans else sum(_by_threads(op, target) for op in adds)
 
 
 def _adds(kernel: loop.KernelOp) -> list[loop.AtomicAddOp]:
     return [op for op in kernel.walk() if isinstance(op, loop.AtomicAddOp)]
 
 
+def least_seconds(points: int, places: int, size: int, fits: bool, target: Target) -> float:
+    """
+    What it takes to add numbers of so many bytes at `points` points, if tables of 32 bits hold what
+    a block adds up where it `fits`.
+    """
+    best = _in_memory(points, places, size, 1, target)
+    if fits and 0 < places * BANK_BYTES <= target.shared_per_block:
+        for threads, runs in _tried():
+            block = threads * RUN * runs
+            blocks = ceil(points / block)
+            best = min(best, _in_tables(blocks, block, threads, RUN, places, size, target))
+    return best
+
+
+def _tried() -> Iterator[tuple[int, int]]:
+    """Threads of a block, and runs of each."""
+    runs = 1
+    while runs <= MOST_TRIED:
+        for threads in (BLOCK_THREADS, 2 * BLOCK_THREADS, MAX_THREADS):
+            yield threads, runs
+        runs *= 2
+
+
 def _plans(outer: loop.ForOp, op: loop.AtomicAddOp, target: Target) -> Iterator[AddingPlan]:
     extents = [outer.hint(axis) for axis in outer.axes]
     run = run_of(outer, outer.axes[-1:])
     run = run if extents[-1] >= run else 1
-    in_memory = _in_memory(op, target)
     block, thread = _dealt(extents, BLOCK_THREADS, run, 1)
-    yield AddingPlan(block, thread, run, False, in_memory)
-    table = _elements(op)
+    yield AddingPlan(block, thread, run, False, _by_threads(op, target))
+    table, size = _elements(op), element_bytes(op.value.type)
     if not all(isinstance(n, int) for n in shape_of(op.ref.type)):
         return
-    if table * element_bytes(i32) > target.shared_per_block:
+    if table * BANK_BYTES > target.shared_per_block:
         return
-    runs = 1
-    while runs <= MOST_TRIED:
-        for threads in (BLOCK_THREADS, 2 * BLOCK_THREADS, MAX_THREADS):
-            block, thread = _dealt(extents, threads, run, runs)
-            if op.value.type == i32 or abs(number_of(op.value)) * prod(block) < 2**31:
-                seconds = _in_tables(op, target, extents, block, prod(thread), run)
-                yield AddingPlan(block, thread, run, True, seconds)
-        runs *= 2
+    for threads, runs in _tried():
+        block, thread = _dealt(extents, threads, run, runs)
+        if op.value.type == i32 or abs(number_of(op.value)) * prod(block) < 2**31:
+            blocks = prod(ceil(n / own) for n, own in zip(extents, block, strict=True))
+            points = min(prod(block), prod(extents))
+            seconds = _in_tables(blocks, points, prod(thread), run, table, size, target)
+            yield AddingPlan(block, thread, run, True, seconds)
 
 
 def _dealt(
@@ -124,42 +145,39 @@ def _dealt(
     return tuple(block), tuple(thread)
 
 
-def _in_memory(op: loop.AtomicAddOp, target: Target) -> float:
-    """By each thread: a sector of L2 takes as long as one of which a part is stored, and an element
-    as many clocks as there are additions to it."""
+def _by_threads(op: loop.AtomicAddOp, target: Target) -> float:
     around = loops_around(op)
     points = prod(trip_count(each) for each in around)
     axis = around[-1].axes[-1] if around and around[-1].axes else None
     follows = axis is not None and op.subscripts and op.subscripts[-1].coefficient(axis) == 1
-    together = SECTOR_BYTES // element_bytes(op.value.type) if follows else 1
+    size = element_bytes(op.value.type)
+    together = SECTOR_BYTES // size if follows else 1
+    return _in_memory(points, _elements(op), size, together, target)
+
+
+def _in_memory(points: int, places: int, size: int, together: int, target: Target) -> float:
+    """By threads, of which so many add to one sector: it takes as long as one of which a part is
+    stored, and an element as many clocks as there are additions to it."""
     sectors = points / together * SECTOR_BYTES * target.stored_rate / target.l2_bandwidth
-    return max(sectors, points / max(_elements(op), 1) / target.l2_additions / target.clock)
+    return max(sectors, points / max(places, 1) / target.l2_additions / target.clock)
 
 
 def _in_tables(
-    op: loop.AtomicAddOp,
-    target: Target,
-    extents: Sequence[int],
-    block: Sequence[int],
-    threads: int,
-    run: int,
+    blocks: int, points: int, threads: int, run: int, places: int, size: int, target: Target
 ) -> float:
     """
-    By blocks in shared memory, and of each block once to memory. A thread asks for its next run
-    when it has added the last one; others of its SM ask meanwhile.
+    By blocks of so many points in shared memory, and of each block once to memory. A thread asks
+    for its next run when it has added the last one; others of its SM ask meanwhile.
     """
-    table = _elements(op)
-    blocks = prod(ceil(n / own) for n, own in zip(extents, block, strict=True))
     turns = ceil(blocks / target.sms)
-    adding = turns * min(prod(block), prod(extents)) / WARP * _together(table)
-    ends = turns * ceil(table / threads) * threads / WARP * END_CLOCKS
-    held = table * element_bytes(i32) + target.reserved_shared
+    adding = turns * points / WARP * _together(places)
+    ends = turns * ceil(places / threads) * threads / WARP * END_CLOCKS
+    held = places * BANK_BYTES + target.reserved_shared
     resident = min(target.threads_per_sm // threads, target.shared_per_sm // held)
-    trips = ceil(turns / max(resident, 1)) * prod(block) // (threads * run)
+    trips = ceil(turns / max(resident, 1)) * ceil(points / (threads * run))
     waiting = (trips - 1) * target.latency_clocks  # the first is the start of the kernel
     clocks = max(adding * target.adding_clocks, waiting) + ends + 2 * target.meeting_clocks
-    size = table * element_bytes(op.value.type)
-    flushed = blocks * size * target.stored_rate / target.l2_bandwidth
+    flushed = blocks * places * size * target.stored_rate / target.l2_bandwidth
     met = blocks / target.l2_additions / target.clock
     return clocks / target.clock + max(flushed, met)
 

@@ -299,6 +299,19 @@ op("nonzero_static", lambda x: [torch.nonzero_static(x, size=n) for n in (0, 1, 
 op("repeat_interleave", lambda x, n: (torch.repeat_interleave(n, output_size=9),
                                       x.repeat_interleave(n, 0, output_size=9)),
    normal(4, 3), torch.tensor([2, 0, 4, 3]))  # fmt: skip
+op("histc_large", lambda x: (x.histc(7000), x.histc(9000, -1, 2)), torch.linspace(-3, 3, 1009))
+op(
+    "index_add_integers",
+    lambda x, i, j: (
+        torch.zeros(4001, dtype=torch.int64).index_add(0, i, torch.ones_like(i)),
+        torch.ones(3, 4001, dtype=torch.int32).index_add(1, i, x),
+        torch.ones(4001, 3, dtype=torch.int32).scatter_add(0, j, x.t()),
+        torch.ones(4001, 3, dtype=torch.int16).index_put((i, i % 3), x[0].short(), accumulate=True),
+    ),
+    torch.arange(5997).reshape(3, 1999).int() % 19 - 9,
+    torch.arange(1999) * 7919 % 4001,
+    (torch.arange(3998) * 7919 % 401).reshape(1999, 2),
+)
 op("histogram", lambda x, w, ends: (
     x.histogram(7), x.histogram(4, range=(-1, 2)), x.histogram(5, weight=w, density=True),
     x.histogram(ends), x.histogram(ends, weight=w), x[:0].histogram(3), x[:1].histogram(3)),

@@ -379,7 +379,7 @@ _FUNCTIONS = [
         "atomic_add",
         "Adds in memory, whole or not at all; gives the value before.",
         f"template <class T>\n{INLINE} T atomic_add(T* address, T value)",
-        "if constexpr (sizeof(T) == 8 && T(0.5) == T(0)) {  // unsigned ones wrap as signed ones do\n"
+        "if constexpr (sizeof(T) == 8 && T(0.5) == T(0)) {  // unsigned ones wrap alike\n"
         "  using Word = unsigned long long;\n"
         "  return T(atomicAdd(reinterpret_cast<Word*>(address), Word(value)));\n"
         "} else {\n"

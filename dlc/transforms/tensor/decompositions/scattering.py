@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from functools import reduce
 from math import ceil, nan, prod
 
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import IntegerType, i1, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
+from dlc.transforms.tensor.decompositions.exact_sums import added_at, adding_pays, inside
 from dlc.transforms.tensor.decompositions.folds import combine, identity
 from dlc.transforms.tensor.decompositions.groups import folded_run, grouped, grouping_pays
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
@@ -93,6 +94,17 @@ def index_put(c: Lowering) -> Lowered:
     update = dimension(len(c.shape))
     subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
+    wide = c.wide(values)
+    if c.flag("accumulate") and adding_pays(c, wide, prod(shape_of(values)), prod(c.shape), count):
+        own = shape_of(values)
+        named = [
+            c.move(inside(c, v, c.shape[d]), [dimension(first)], own)
+            for v, d in zip(flat, places, strict=True)
+        ]
+        where = {d: dimension(r + (r >= first)) for r, d in enumerate(rest)}
+        where |= {d: dimension(len(own) + n) for n, d in enumerate(places)}
+        added = added_at(c, wide, named, [where[d] for d in range(len(c.shape))], c.shape)
+        return c.pointwise_wide(lambda x, y: x + y, base, added)
     if grouping_pays(c, count, 1, prod(c.shape), prod(c.shape[d] for d in places)):
         extents = [c.shape[d] for d in places]
         groups = grouped(c, _place(c, flat, extents), prod(extents))
@@ -235,6 +247,19 @@ def scatter(c: Lowering) -> Lowered:
         return base
     dim = c.dim(rank)
     length = (shape_of(c.tensor("index")) or (1,))[dim]
+    sums = _how(c) in ("sum", "add") and c.flag("include_self", True)
+    if rank and sums and isinstance(c.element, IntegerType):
+        own = shape_of(c.tensor("index"))
+        if c.op.operand("src") is None:
+            values = c.broadcast(c.wide(c.constant(c.number("value"), (), c.element)), own)
+        else:
+            values = c.move(c.wide(c.cast(c.tensor("src"), c.element)), dims(rank), own)
+        if adding_pays(c, values, prod(own), prod(c.shape), length):
+            place = inside(c, c.cast(c.tensor("index"), i64), c.shape[dim])
+            subscripts = dims(rank)
+            subscripts[dim] = dimension(rank)
+            added = added_at(c, values, [place], subscripts, c.shape)
+            return c.pointwise_wide(lambda x, y: x + y, base, added)
     if rank and grouping_pays(
         c, length, prod(c.shape) // c.shape[dim], prod(c.shape), c.shape[dim]
     ):

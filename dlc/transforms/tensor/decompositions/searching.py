@@ -123,7 +123,8 @@ def histc(c: Lowering) -> Lowered:
         at = s.trunc((x - first) / (last - first) * bins).minimum(bins - 1)
         return ((at >= 0) & (x >= first) & (x <= last)).select(at, -1)
 
-    if adding_pays(c, i32, count, bins, count):
+    one = c.constant(1, [count], i32 if c.bounds(count)[1] < 2**31 else i64)
+    if adding_pays(c, one, count, bins, count):
         place = c.elementwise(
             lambda *scalars: bin_of(*scalars).to(i64),
             value,
@@ -131,7 +132,6 @@ def histc(c: Lowering) -> Lowered:
             shape=[count],
             hint="bin",
         )
-        one = c.constant(1, [count], i32 if c.bounds(count)[1] < 2**31 else i64)
         counts = added_at(c, one, [place], [dimension(1)], [bins])
         return c.pointwise_wide(lambda n: n, counts)
     square = [bins, count]
