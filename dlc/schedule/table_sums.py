@@ -65,7 +65,9 @@ def adding_plans(kernel: loop.KernelOp, target: Target) -> list[AddingPlan]:
     adds = _adds(kernel)
     if len(loops) != 1 or not isinstance(outer := loops[0], loop.ForOp) or len(adds) != 1:
         return []
-    if adds[0].parent is not outer.body.block or 0 in map(outer.hint, outer.axes):
+    if adds[0].parent is not outer.body.block or loop.scans_in(outer):
+        return []
+    if 0 in map(outer.hint, outer.axes):
         return []
     found = sorted(_plans(outer, adds[0], target), key=lambda plan: plan.seconds)
     return found
