@@ -1,7 +1,6 @@
 // RUN: dlc-opt %s -p tileify --split-input-file | filecheck %s --check-prefix=TILE
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16 thread=8 tables=true}' --split-input-file | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16 thread=8 tables=true},bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers' --split-input-file | filecheck %s --check-prefix=KERNEL
-// RUN: DLC_ROUNDTRIP
 
 // What points add at places that are data, a block adds up in shared memory: zeros first, the sums
 // to the output at last. A number of 64 bits that stays below 2^31 has sums of 32 bits.
