@@ -142,7 +142,7 @@ def test_copies_files_and_texts(tmp_path: Path) -> None:
         torch.testing.assert_close(dlc.load_program(path)(X), expected)
         torch.testing.assert_close(loaded(**given), expected)
     again = pickle.loads(pickle.dumps(compiled(F.relu, X)))
-    assert again.frozen
+    assert again.options.freeze
 
 
 def test_of_any_size() -> None:

@@ -267,7 +267,7 @@ def test_options_are_hinted_at(options: dict[str, Any], what: str, hint: str) ->
         ("code", 'f.ir("cuda") is its text'),
         ("state_dict", "f.function is the module that was compiled, which has state_dict"),
         ("forward", "a call of it runs its kernels: f(x)"),
-        ("zzz", "it has asked, backend, check, "),
+        ("zzz", "it has backend, check, explain, "),
     ],
 )
 def test_attributes_that_a_program_lacks(name: str, hint: str) -> None:

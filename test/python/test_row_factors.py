@@ -153,7 +153,7 @@ def test_rows_without_points_have_no_factor() -> None:
 
 def test_tensor_cores_multiply_rows_before_their_norm(tmp_path: Path) -> None:
     """The sums of squares are a block's own, beside products of what it computes of a chunk."""
-    inputs = given(8, 256, 128, torch.bfloat16)
+    inputs = given(8, 256, 256, torch.bfloat16)
     module = joined("gate and up", inputs, tmp_path / "joined.mlir")
     (kernel,), (reduce,) = kernels(module), reduces(module)
     tiled = tiled_contraction(kernel)
