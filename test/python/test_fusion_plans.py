@@ -112,7 +112,7 @@ def test_a_plan_is_replayed_as_text() -> None:
     assert "plan: exp,add+sum" in made.explain()
     again = made.with_schedule({"exp": made.kernels[0].schedule})
     assert [kernel.name for kernel in again.kernels] == ["exp_kernel", "add_sum"]
-    assert pickle.loads(pickle.dumps(dlc.compile(torch.relu, ARGS, plan="relu"))).plan
+    assert pickle.loads(pickle.dumps(dlc.compile(torch.relu, ARGS, plan="relu"))).options.plan
 
 
 @pytest.mark.parametrize(

@@ -196,8 +196,9 @@ def test_what_is_anothers_is_refused(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that are compiled are kept, as they are outside of tests."""
+    """Programs are kept as they are outside of tests, whatever other tests have registered."""
     monkeypatch.setattr(Stages, "keeps", True)
+    monkeypatch.setattr(plugins, "are_in_files", lambda: True)
 
 
 def scores(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -262,17 +263,15 @@ def test_what_the_user_chooses_is_not_kept(cache: Path):
     assert own.kernels[0].schedule == "tileify"
 
 
-@pytest.mark.usefixtures("kept")
 def test_what_a_script_registers_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
     """It has no file that a key is of: the next script may register something else."""
-    with monkeypatch.context() as patch:
-        patch.setattr(plugins, "TABLES", (table := plugins.Table("decomposition"),))
-        assert plugins.are_in_files()
-        table.add("exp.default", plugins.Entry(scores, None, plugins.__file__))
-        assert not plugins.are_in_files()
-        dlc.compile(torch.exp, (torch.ones(3),), backend="host")
-        assert not [*cache.glob("kernel-ir-*")]
+    monkeypatch.setattr(Stages, "keeps", True)
+    monkeypatch.setattr(plugins, "TABLES", (table := plugins.Table("decomposition"),))
     assert plugins.are_in_files()
+    table.add("exp.default", plugins.Entry(scores, None, plugins.__file__))
+    assert not plugins.are_in_files()
+    dlc.compile(torch.exp, (torch.ones(3),), backend="host")
+    assert not [*cache.glob("kernel-ir-*")]
 
 
 @pytest.mark.usefixtures("kept")
