@@ -45,6 +45,11 @@ def by_tma(block: tuple[int, int], group: tuple[int, int], n: int) -> str:
     return text.replace(",async-copy", "")
 
 
+def in_cluster(blocks: int) -> str:
+    split = f"split-matmul-k{{splits={blocks} combine=cluster}}"
+    return storing(WARPS).replace(",blockify", f",{split},blockify")
+
+
 def added(case: Case) -> Case:
     """relu(x @ w + z), with an element of z for each point in the place of a bias."""
     x, w, _ = case.inputs
@@ -115,6 +120,7 @@ CASES: dict[str, tuple[Case, str]] = {
         product(72, 64, 392),
         storing(TMA, 2).replace(",blockify-launch", ",split-matmul-k{splits=2},blockify-launch"),
     ),
+    "parts of a cluster, equal shares": (product(72, 64, 392), in_cluster(2)),
 }  # fmt: skip
 
 
@@ -329,6 +335,10 @@ REMARKS = {
     "threads": (
         LARGE, re.sub("split-[^}]*},", "", BY_THREADS.replace("extents=64,64", "extents=4,4")),
         r"no warp holds sums as tensor cores lay them out \(`register-tile\{mma=…\}`\)",
+    ),
+    "shares of 3 blocks": (
+        product(72, 64, 392), in_cluster(3),
+        "those that fold it do not have equal shares of its points",
     ),
 }  # fmt: skip
 

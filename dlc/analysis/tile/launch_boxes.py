@@ -8,12 +8,14 @@ from math import prod
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
+from dlc.analysis.tile.fold_shares import share_of
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.size_index import extents_at
 from dlc.dialects.warp_boxes import WarpBoxes, warp_boxes
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
+from dlc.ir.variance import variance
 from dlc.target import WARP
 
 NO_ROWS = "its rows are no rows of the sums"
@@ -57,6 +59,15 @@ def _lane_obstacle(
         return "threads share the sums"
     if clipped(op):
         return "what is stored depends on more than where the tensor ends"
+    return _share_obstacle(launch)
+
+
+def _share_obstacle(launch: tile.LaunchOp) -> str | None:
+    folds = [launch.thread_fold, launch.block_fold]
+    for fold in (op for op in folds if op is not None and (op.dealt or op.cluster)):
+        share = share_of(launch, fold, variance(launch))
+        if share is None or not share.is_even:
+            return "those that fold it do not have equal shares of its points"
     return None
 
 

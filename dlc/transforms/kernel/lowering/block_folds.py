@@ -13,14 +13,15 @@ from xdsl.dialects.builtin import MemRefType, UnitAttr, i32
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.tile.fold_shares import HeldValue, comes_after, needed_after
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
-from dlc.dialects.kernel_memory import element_bytes, memref_type, register_words
+from dlc.dialects.kernel_memory import memref_type
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import several
 from dlc.ir.variance import Variance
 from dlc.schedule.endings import parts_at_once
-from dlc.target import MAX_THREADS, WIDEST_ACCESS
+from dlc.target import MAX_THREADS
 
 
 @dataclass(frozen=True)
@@ -95,52 +96,6 @@ def lower_last_fold(source: tile.KernelOp, fold: tile.CombineOp, along: Variance
     across = frozenset[SSAValue](fold.axes)
     Rewriter.replace_op(fold, [], total.results)
     return BlockFold(across, last, counter)
-
-
-@dataclass(frozen=True)
-class HeldValue:
-    """A value that blocks fold, and what a thread holds of it."""
-
-    launch: tile.LaunchOp
-    fold: tile.CombineOp
-    value: SSAValue
-    along: frozenset[SSAValue]
-
-    @property
-    def name(self) -> str:
-        return self.value.name_hint or "part"
-
-    @property
-    def across(self) -> list[BlockArgument]:
-        """The axes that are folded, in the order of the launch."""
-        return [a for a in self.launch.axes if a in self.fold.axes]
-
-    @property
-    def _held(self) -> list[BlockArgument]:
-        """The axes along which a thread holds several points."""
-        kind = self.launch.kind
-        return [a for a in self.launch.axes if a in self.along and kind(a) not in (BLOCK, THREAD)]
-
-    @property
-    def run(self) -> list[BlockArgument]:
-        """The last of them, if one access takes what a thread holds along it; else none."""
-        held = self._held
-        return held[-1:] if held and self._is_run(held[-1]) else []
-
-    @property
-    def held(self) -> list[BlockArgument]:
-        """All others."""
-        return [a for a in self._held if a not in self.run]
-
-    def _is_run(self, axis: BlockArgument) -> bool:
-        extent = self.launch.extent(axis)
-        wide = extent * element_bytes(self.value.type) <= WIDEST_ACCESS
-        return self.launch.kind(axis) != SERIAL and extent in (2, 4, 8) and wide
-
-    @property
-    def words(self) -> int:
-        """The registers for what a thread holds of one block."""
-        return prod(map(self.launch.extent, self._held)) * register_words(self.value.type)
 
 
 class _Part(HeldValue):
@@ -239,27 +194,5 @@ def repeat_after(last: Operation, ops: Sequence[Operation]) -> None:
     for op in needed:
         for result in op.results:
             result.replace_uses_with_if(
-                copies[result], lambda use: _comes_after(use.operation, last)
+                copies[result], lambda use: comes_after(use.operation, last)
             )
-
-
-def needed_after(place: Operation, ops: Sequence[Operation]) -> list[Operation]:
-    """Those of some operations, in order, that what comes after a place needs; the last first."""
-    needed: list[Operation] = []
-    for op in reversed(ops):
-        users = (use.operation for result in op.results for use in result.uses)
-        if any(_comes_after(user, place) or _stands_in(user, needed) for user in users):
-            needed.append(op)
-    return needed
-
-
-def _comes_after(op: Operation, place: Operation) -> bool:
-    """True if an operation, or what it stands in, comes after another in the same body."""
-    current: Operation | None = op
-    while current is not None and current.parent is not place.parent:
-        current = current.parent_op()
-    return current is not None and place.is_before_in_block(current)
-
-
-def _stands_in(op: Operation, others: Sequence[Operation]) -> bool:
-    return any(other.is_ancestor(op) for other in others)

@@ -6,27 +6,23 @@ each folds a share, in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.tile.fold_shares import HeldValue, Share, share_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import THREAD
-from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
-from dlc.ir.sizes import ceildiv
 from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.kernel.lowering.block_folds import (
     BlockFold,
-    HeldValue,
     fold_parts,
     lower_last_fold,
-    needed_after,
     repeat_after,
     running_number,
 )
@@ -147,7 +143,7 @@ def _fold_shares(
             map_op.result.name_hint = f"all_{buffer.result.name_hint}"
         new = [*buffers, *maps, *stores, kernel.ClusterBarrierOp()]
         refs = [map_op.result for map_op in maps]
-    share = _share(launch, fold, held, along, count)
+    share = share_of(launch, fold, along)
 
     def loads(_: Sequence[SSAValue], number: Expr) -> list[tile.LoadOp]:
         pairs = zip(refs, places, strict=True)
@@ -162,7 +158,7 @@ def _fold_shares(
     Rewriter.insert_op([*new, total], InsertPoint.before(fold))
     Rewriter.replace_op(fold, [], total.results)
     if share is not None:
-        share.deal(launch, place, rank, along)
+        _deal(launch, share, place, rank, along)
     return place
 
 
@@ -184,73 +180,33 @@ def _thread(launch: tile.LaunchOp) -> Expr:
     return number if points <= MAX_THREADS else number % BLOCK_THREADS
 
 
-@dataclass(frozen=True)
-class _Share:
-    """What each block, or thread, does of an axis: a run of its points, as many as any other."""
-
-    axis: BlockArgument
-    points: int
-    blocks: int
-
-    def deal(self, launch: tile.LaunchOp, barrier: Operation, rank: Expr, along: Variance) -> None:
-        """Restricts what comes after a barrier to the points of the block, its number `rank`."""
-        before = [op for op in launch.body.block.ops if op.is_before_in_block(barrier)]
-        varying = [op for op in before if any(self.axis in along.get(r, ()) for r in op.results)]
-        repeat_after(barrier, varying)
-        point = rank * self.points
-        if self.points > 1:
-            point = point + Expr.of(self._own(launch))
-        at: dict[SSAValue, Expr] = {self.axis: point}
-        extent = launch.extent(self.axis)
-        beyond = [Expr((), extent - 1) - point] if self.points * self.blocks > extent else []
-        op = barrier.next_op
-        while op is not None:
-            for inner in op.walk():
-                if isinstance(inner, IndexedOp):
-                    effect = isinstance(inner, tile.StoreOp | tile.AtomicAddOp)
-                    inner.substitute(at.get, beyond if effect else ())
-            op = op.next_op
-
-    def _own(self, launch: tile.LaunchOp) -> BlockArgument:
-        """A new axis of the launch, of the points of a block."""
-        extents, kinds = [*map(launch.extent, launch.axes)], [*map(launch.kind, launch.axes)]
-        axis = launch.body.block.insert_arg(IndexType(), len(launch.axes))
-        axis.name_hint = f"own_{self.axis.name_hint or 'point'}"
-        launch.set_axes([*extents, self.points], [*kinds, launch.kind(self.axis)])
-        return axis
-
-
-def _share(
-    launch: tile.LaunchOp,
-    fold: tile.CombineOp,
-    held: Sequence[HeldValue],
-    along: Variance,
-    blocks: int,
-) -> _Share | None:
-    """
-    The axis whose points are dealt most evenly over blocks; None if there is none: then each folds
-    all, and one alone stores. A run that one access takes is left whole if there is another axis.
-    """
-    axes = {axis for v in held for axis in (*v.held, *v.run)}
-    whole = {axis for v in held for axis in v.run}
-    fitting = [a for a in launch.axes if a in axes and _is_repeated(launch, fold, a, along)]
-
-    def wasted(axis: BlockArgument) -> tuple[bool, int, int]:
-        extent = launch.extent(axis)
-        points = ceildiv(extent, blocks)
-        return axis in whole, -(-(blocks * points * 1000) // extent), axis.index
-
-    axis = min(fitting, key=wasted, default=None)
-    return None if axis is None else _Share(axis, ceildiv(launch.extent(axis), blocks), blocks)
-
-
-def _is_repeated(
-    launch: tile.LaunchOp, fold: tile.CombineOp, axis: BlockArgument, along: Variance
-) -> bool:
-    """True if what is known before a fold at the points of an axis can be computed again after."""
-    before = [op for op in launch.body.block.ops if op.is_before_in_block(fold)]
-    return not any(
-        (op.regions or isinstance(op, tile.CombineOp | AlongOpBase))
-        and any(axis in along[r] for r in op.results)
-        for op in needed_after(fold, before)
+def _deal(
+    launch: tile.LaunchOp, share: Share, barrier: Operation, rank: Expr, along: Variance
+) -> None:
+    """Restricts what comes after a barrier to the points of the block, or thread, number `rank`."""
+    axis = share.axis
+    before = [op for op in launch.body.block.ops if op.is_before_in_block(barrier)]
+    repeat_after(
+        barrier, [op for op in before if any(axis in along.get(r, ()) for r in op.results)]
     )
+    point = rank * share.points
+    if share.points > 1:
+        point = point + Expr.of(_own_points(launch, share))
+    at: dict[SSAValue, Expr] = {axis: point}
+    beyond = [] if share.is_even else [Expr((), launch.extent(axis) - 1) - point]
+    op = barrier.next_op
+    while op is not None:
+        for inner in op.walk():
+            if isinstance(inner, IndexedOp):
+                effect = isinstance(inner, tile.StoreOp | tile.AtomicAddOp)
+                inner.substitute(at.get, beyond if effect else ())
+        op = op.next_op
+
+
+def _own_points(launch: tile.LaunchOp, share: Share) -> BlockArgument:
+    """A new axis of the launch, of the points of a share."""
+    extents, kinds = [*map(launch.extent, launch.axes)], [*map(launch.kind, launch.axes)]
+    axis = launch.body.block.insert_arg(IndexType(), len(launch.axes))
+    axis.name_hint = f"own_{share.axis.name_hint or 'point'}"
+    launch.set_axes([*extents, share.points], [*kinds, launch.kind(share.axis)])
+    return axis
