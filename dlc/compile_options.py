@@ -22,15 +22,17 @@ class CompileOptions:
     """
     The arguments of `dlc.compile` of these names, which says what they mean. TypeError for a flag
     that is neither True nor False and for schedules that are no mapping of texts, ValueError for an
-    unknown precision.
+    unknown precision. Equal ones compile alike; they have no hash, as mappings have none.
     """
+
+    __hash__ = None  # pyright: ignore
 
     graph: bool = False
     schedules: Mapping[str, str] = field(default_factory=dict[str, str])
     tuned: bool = False
     plan: str | None = None
     precision: str | None = None
-    dynamic_shapes: Any = field(default=None, compare=False)
+    dynamic_shapes: Any = None
     overlap: bool = False
     freeze: bool = False
     one_launch: bool = False

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from io import StringIO
 from typing import Any
 
@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 import dlc
+from dlc.compile_options import CompileOptions
 from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
@@ -398,3 +399,12 @@ def test_a_scale_is_rounded_before_the_maximum_is_taken_away(target: str) -> Non
 
     compiled = dlc.compile(scores, (x,), target=target, backend="host")
     assert torch.equal(compiled(x), scores(x))
+
+
+def test_options_are_equal_where_they_compile_alike():
+    sizes = ({0: torch.export.Dim("batch")},)
+    options = CompileOptions(dynamic_shapes=sizes, schedules={"exp": "tileify"})
+    assert options == CompileOptions(dynamic_shapes=sizes).with_schedules({"exp": "tileify"})
+    assert options != CompileOptions(schedules={"exp": "tileify"})
+    assert options != CompileOptions(dynamic_shapes=sizes)
+    assert not isinstance(options, Hashable)
