@@ -3,7 +3,8 @@ Kernel IR on disk, found by the Torch IR that it was made from, its target and d
 
 It lies beside the machine code (`dlc/backend/cache.py`), as text with locations, and with it what a
 run goes by: the host program, and of each kernel its launch and its text (`stored_program.py`). The
-IR itself is parsed when somebody asks for it.
+IR itself is parsed when somebody asks for it. A cache that cannot be made or written to keeps and
+finds nothing; nor does a dlc that a script has changed, or whose files have changed since.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlc import plugins
 from dlc.backend.bound_program import BoundProgram
-from dlc.backend.cache import content_key, lookup, lookup_or_build
+from dlc.backend.cache import CacheError, Entry, content_key, lookup, lookup_or_build
 from dlc.backend.stored_program import program_of_json, program_to_json
 from dlc.ir.cached import cached
-from dlc.version import source_key
+from dlc.log import get_logger
+from dlc.version import is_as_imported, source_key
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -79,24 +82,26 @@ def key_of(module: ModuleOp, *how: str) -> str:
 
 
 def keep(key: str, module: ModuleOp, longest_reduction: int) -> Lowered:
-    """Puts a module of Kernel IR there, whose longest reduce in Loop IR has so many points."""
-    lowered = replace(Lowered.of(module, longest_reduction), key=key)
+    """
+    Puts a module of Kernel IR there, whose longest reduce in Loop IR has so many points; but not
+    what the dlc that the key is of did not make, nor where there is no room for it.
+    """
+    lowered = Lowered.of(module, longest_reduction)
 
     def build(directory: Path) -> dict[str, int]:
         (directory / FILE).write_text(_text(module))
         (directory / PROGRAM).write_text(program_to_json(lowered.program))
         return {"longest_reduction": longest_reduction}
 
-    lookup_or_build(LABEL, key, FILE, build)
-    return lowered
+    return replace(lowered, key=key) if _keep(LABEL, key, FILE, build) else lowered
 
 
 def find(key: str, context: Callable[[], Context]) -> Lowered | None:
     """
     What an entry holds, whose Kernel IR was verified before it was written; None if there is no
-    such entry. In the context the IR is parsed, when it is asked for.
+    such entry, or a script has changed dlc. In the context the IR is parsed, when it is asked for.
     """
-    if (entry := lookup(LABEL, key, FILE)) is None:
+    if (entry := _find(LABEL, key, FILE)) is None:
         return None
     text, name = entry.path.read_text(), str(entry.path)
 
@@ -117,15 +122,40 @@ def lowered_overloads() -> frozenset[str]:
     The ATen overloads that dlc lowers (`whole` of `import_program`), without the modules that do so
     where this dlc has been asked before.
     """
+    key = content_key(source_key())
+    if (entry := _find(OVERLOADS, key, OVERLOADS)) is not None:
+        return frozenset(entry.path.read_text().split("\n"))
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     def build(directory: Path) -> dict[str, int]:
-        from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-
         (directory / OVERLOADS).write_text("\n".join(DECOMPOSITIONS))
         return {}
 
-    entry = lookup_or_build(OVERLOADS, content_key(source_key()), OVERLOADS, build)
-    return frozenset(entry.path.read_text().split("\n"))
+    _keep(OVERLOADS, key, OVERLOADS, build)
+    return frozenset(DECOMPOSITIONS)
+
+
+def _find(label: str, key: str, file: str) -> Entry | None:
+    """An entry of this dlc; None if there is none, and where a script has changed dlc."""
+    if not plugins.are_in_files():
+        return None
+    try:
+        return lookup(label, key, file)
+    except CacheError as error:
+        get_logger("compile").info("what was compiled before is not looked for: %s", error)
+        return None
+
+
+def _keep(label: str, key: str, file: str, build: Callable[[Path], dict[str, int]]) -> bool:
+    """Makes an entry, if the dlc that runs is the one of the key, and there is room."""
+    if not is_as_imported():
+        return False
+    try:
+        lookup_or_build(label, key, file, build)
+    except CacheError as error:
+        get_logger("compile").info("what was compiled is not kept: %s", error)
+        return False
+    return True
 
 
 def _text(module: ModuleOp) -> str:

@@ -22,16 +22,19 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from threading import RLock
-from types import FrameType, ModuleType
+from types import FrameType, MappingProxyType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from dlc.source_files import import_folder, state_of
 
 GROUP = "dlc.plugins"
 """Of entry points."""
+_OWN = os.path.dirname(__file__) + os.sep
 OPTION = "--load"
 VARIABLE = "DLC_LOAD"
 """Names files of plug-ins, separated as those of PATH are."""
@@ -69,13 +72,24 @@ class Plugin:
     name: str
     label: str
     """What has to be loaded or installed to have it: the name of a file or of a package."""
-    digest: str
-    """Differs when its content does."""
     files: tuple[str, ...]
     """Where its code stands: a file, or a folder."""
     load: Callable[[], Register] = field(repr=False)
+    beside: tuple[str, ...] = ()
+    """Folders from which it imports more."""
+    entry: str = "register"
+    """What of it is called."""
     refusal: str = ""
     """Why it is left out, if it is."""
+    digest: str = field(init=False)
+    """Differs when its content does; it is of the content when the plug-in was found."""
+
+    def __post_init__(self) -> None:
+        self.digest = self.state()
+
+    def state(self) -> str:
+        """The digest of its content as it is now."""
+        return f"{self.entry}:{state_of(*self.files, *self.beside)}"
 
     def holds(self, file: str) -> bool:
         """True if it has a file of that name."""
@@ -88,6 +102,13 @@ class Entry(NamedTuple, Generic[T]):
     place: str
     """The file and line that registered it."""
 
+    @property
+    def is_in_file(self) -> bool:
+        """True if it is a plug-in's, or it and its code, if it is a function, stand in dlc."""
+        code = getattr(self.value, "__code__", None)
+        places = (self.place, self.place if code is None else code.co_filename)
+        return self.plugin is not None or all(place.startswith(_OWN) for place in places)
+
 
 class Table(MutableMapping[str, T]):
     """What there is of a kind, by name: dlc's and that of plug-ins, which a look at it loads."""
@@ -96,8 +117,11 @@ class Table(MutableMapping[str, T]):
         self.kind = kind
         self.version = 0
         """How often something was registered."""
+        self.is_in_files = True
+        """False once something was written that stands in no file of dlc's or of a plug-in."""
         self._entries: dict[str, Entry[T]] = {}
-        self.rows: dict[str, T] = {}
+        self._rows: dict[str, T] = {}
+        self.rows: Mapping[str, T] = MappingProxyType(self._rows)
         """What was registered so far; a look at it loads nothing."""
 
     def add(self, name: str, entry: Entry[T]) -> None:
@@ -108,8 +132,16 @@ class Table(MutableMapping[str, T]):
                 owner = "dlc" if known.plugin is None else f"the plug-in {known.plugin.name}"
                 raise PluginError(f"{what} {owner} registers, too")
             refuse(known.plugin, known.place, f"{what} dlc registers, too")
+        self._write(name, entry)
+
+    def _write(self, name: str, entry: Entry[T]) -> None:
+        self.is_in_files &= entry.is_in_file
         self._entries[name] = entry
-        self.rows[name] = entry.value
+        self._rows[name] = entry.value
+        self.version += 1
+
+    def _forget(self, name: str) -> None:
+        del self._entries[name], self._rows[name]
         self.version += 1
 
     def owner(self, name: str) -> Plugin | None:
@@ -133,20 +165,18 @@ class Table(MutableMapping[str, T]):
     def drop(self, plugin: Plugin) -> None:
         """Forgets what a plug-in brought."""
         for name in [n for n, entry in self._entries.items() if entry.plugin is plugin]:
-            del self[name]
+            self._forget(name)
 
     def __getitem__(self, name: str) -> T:
         load_all()
         return self._entries[name].value
 
     def __setitem__(self, name: str, value: T) -> None:
-        self._entries[name] = Entry(value, None, _place(sys._getframe(1)))
-        self.rows[name] = value
-        self.version += 1
+        self._write(name, Entry(value, None, _place(sys._getframe(1))))
 
     def __delitem__(self, name: str) -> None:
-        del self._entries[name], self.rows[name]
-        self.version += 1
+        self.is_in_files = False
+        self._forget(name)
 
     def __iter__(self) -> Iterator[str]:
         load_all()
@@ -332,24 +362,17 @@ def key() -> str:
     return " ".join(f"{plugin.name}={plugin.digest}" for plugin in LOADED.find())
 
 
+def are_as_found() -> bool:
+    """True if no plug-in has changed since it was found."""
+    return all(plugin.digest == plugin.state() for plugin in LOADED.find())
+
+
 def are_in_files() -> bool:
     """
-    True if all that is registered stands in files of dlc or of plug-ins, which a key can be of, and
-    nothing was written down in a notebook or a script.
+    True if all that is registered so far stands in files of dlc or of plug-ins, which a key can be
+    of, and nothing was written down or removed by a notebook or a script.
     """
-    own = os.path.dirname(__file__) + os.sep
-    return all(
-        entry.plugin is not None or all(place.startswith(own) for place in _places(entry))
-        for table in TABLES
-        for entry in table.entries()
-    )
-
-
-def _places(entry: Entry[Any]) -> Iterator[str]:
-    """Where something is registered, and where its code stands if it is a function."""
-    yield entry.place
-    if (code := getattr(entry.value, "__code__", None)) is not None:
-        yield code.co_filename
+    return all(table.is_in_files for table in TABLES)
 
 
 def refuse(plugin: Plugin, place: str, why: str) -> None:
@@ -430,20 +453,13 @@ def said(error: BaseException) -> str:
 
 
 def _of_file(path: str) -> Plugin:
-    """The plug-in of a file, which is read now."""
+    """The plug-in of a file, not read yet."""
     name = os.path.basename(path).removesuffix(".py")
-    text, failure = b"", None
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        failure = error
-    digest = hashlib.sha256(text).hexdigest()
 
     def load() -> Register:
-        if failure is not None:
-            raise failure
-        module = ModuleType(f"dlc_plugin_{name}_{digest[:8]}")
+        with open(path, "rb") as file:
+            text = file.read()
+        module = ModuleType(f"dlc_plugin_{name}_{hashlib.sha256(text).hexdigest()[:8]}")
         module.__file__ = path
         sys.modules[module.__name__] = module
         exec(compile(text, path, "exec"), module.__dict__)
@@ -452,7 +468,7 @@ def _of_file(path: str) -> Plugin:
             raise PluginError("it has no function register(registry)")
         return register
 
-    return Plugin(name, os.path.basename(path), digest, (path,), load)
+    return Plugin(name, os.path.basename(path), (path,), load, (import_folder(path),))
 
 
 def _of_package(name: str, value: str, load: Callable[[], Register]) -> Plugin:
@@ -463,13 +479,4 @@ def _of_package(name: str, value: str, load: Callable[[], Register]) -> Plugin:
     spec = find_spec(top)
     origin = () if spec is None or spec.origin is None else (spec.origin,)
     folders = tuple((spec and spec.submodule_search_locations) or ())
-    digest = hashlib.sha256(value.encode())
-    for path in sorted(_sources(folders, origin)):
-        state = os.stat(path)
-        digest.update(f"{path} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return Plugin(name, top, digest.hexdigest(), folders or origin, load)
-
-
-def _sources(folders: Iterable[str], origin: Iterable[str]) -> set[str]:
-    walked = (os.path.join(at, n) for root in folders for at, _, ns in os.walk(root) for n in ns)
-    return {path for path in (*walked, *origin) if path.endswith(".py") and os.path.exists(path)}
+    return Plugin(name, top, folders or origin, load, entry=value)

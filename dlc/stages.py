@@ -14,7 +14,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.printer import Printer
 
-from dlc import plugins
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.bound_program import BoundProgram
 from dlc.backend.cuda.print.printer import print_module
@@ -140,7 +139,7 @@ class Stages:
     def _key(self) -> str | None:
         """By what the Kernel IR is found; None for what is made in ways that have no name."""
         chosen = self.schedules or self.tuned or self.plan is not None
-        if not self.keeps or self.first != "torch" or chosen or not plugins.are_in_files():
+        if not self.keeps or self.first != "torch" or chosen:
             return None
         return key_of(self._modules["torch"], *([OVERLAPPING] if self.overlap else []))
 

@@ -77,6 +77,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.file_kinds": "what files are for",
         "dlc.notebook": "programs in notebooks",
         "dlc.garbage": "when it is collected",
+        "dlc.source_files": "what keys of code are of",
     },
     {"dlc.escapes": "strings of programs in texts of other languages"},
 )

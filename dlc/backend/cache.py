@@ -4,7 +4,8 @@ Compiled objects on disk, addressed by the content that they were made from.
 An entry is a directory `<label>-<key>` with the object, whatever the build left beside it, and
 `entry.json`: what the build reported, and the SHA-256 of that and of all files. Entries appear by
 one atomic rename, so that processes can build the same one at once; an entry that does not match
-its checksum is built anew.
+its checksum is built anew. What nobody has looked up for UNUSED_DAYS is removed, by the first build
+of another process.
 """
 
 import errno
@@ -26,6 +27,14 @@ from dlc.backend import BackendError
 from dlc.log import get_logger
 
 _INFO = "entry.json"
+UNUSED_DAYS = 30
+_DAY = 24 * 3600
+_KEYS = "[0-9a-f]" * 32
+"""Of names that `content_key` makes."""
+
+
+class CacheError(BackendError):
+    """The directory of the cache cannot be made or written to; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ def cache_directory() -> Path:
     """
     `$DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`; made if missing. Where the
     home cannot be written to, the user's own one of the temporary directories, which a note says.
+    CacheError where none can be made.
     """
     if own := os.environ.get("DLC_CACHE_DIR"):
         path = Path(own)
@@ -53,7 +63,7 @@ def cache_directory() -> Path:
     except OSError as error:
         if not own:
             return _temporary(path, error.strerror)
-        raise BackendError(
+        raise CacheError(
             f"cannot make the cache directory {path} ({error.strerror}); "
             "set DLC_CACHE_DIR to a directory that can be written"
         ) from error
@@ -62,13 +72,13 @@ def cache_directory() -> Path:
 
 @cache
 def _temporary(wanted: Path, reason: str) -> Path:
-    """The cache in the place of one that cannot be made; BackendError if it is not one's own."""
+    """The cache in the place of one that cannot be made; CacheError if it is not one's own."""
     path = Path(tempfile.gettempdir()) / f"dlc-cache-{os.getuid()}"
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     state = path.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise BackendError(
+        raise CacheError(
             f"cannot make the cache directory {wanted} ({reason}), and {path} is not a directory "
             "of one's own; set DLC_CACHE_DIR to a directory that can be written"
         )
@@ -97,6 +107,8 @@ def lookup(label: str, key: str, file: str) -> Entry | None:
     """
     directory = cache_directory() / f"{label}-{key}"
     _check_owner(directory)
+    with suppress(OSError):
+        os.utime(directory)  # it is in use
     try:
         record = json.loads((directory / _INFO).read_text())
         whole = record["sha256"] == _checksum(directory, record["info"])
@@ -132,17 +144,18 @@ def lookup_or_build(
     """
     The entry's `file`; if it is not there, `build(directory)` writes it into an empty directory
     and returns what is to be known about it. If the build raises, its directory is kept, so that
-    the error can name a file in it.
+    the error can name a file in it; but not if it cannot be written to, which is a CacheError.
     """
     if found := lookup(label, key, file):
         return found
     root = cache_directory()
     work = _new_directory(root, label)
-    info = build(work)
     try:
+        info = build(work)
         (work / _INFO).write_text(json.dumps({"sha256": _checksum(work, info), "info": info}))
     except OSError as error:
-        raise BackendError(
+        shutil.rmtree(work, ignore_errors=True)
+        raise CacheError(
             f"cannot write the cache entry {work} ({error.strerror}); make room there, or set "
             "DLC_CACHE_DIR to another directory"
         ) from error
@@ -150,19 +163,26 @@ def lookup_or_build(
 
 
 def _new_directory(root: Path, label: str) -> Path:
-    """An empty directory to build in; what failed builds left a day ago is removed."""
-    yesterday = time.time() - 24 * 3600
-    with suppress(OSError):  # another process may remove it, too
-        for left in (*root.glob("build-*"), *root.glob("damaged-*")):
-            if left.stat().st_mtime < yesterday:
-                shutil.rmtree(left, ignore_errors=True)
+    """An empty directory to build in."""
+    _tidy(root)
     try:
         return Path(tempfile.mkdtemp(prefix=f"build-{label}-", dir=root))
     except OSError as error:
-        raise BackendError(
+        raise CacheError(
             f"cannot write into the cache directory {root} ({error.strerror}); "
             "set DLC_CACHE_DIR to a directory that can be written"
         ) from error
+
+
+@cache
+def _tidy(root: Path) -> None:
+    """Removes what failed builds left a day ago, and entries that nobody uses."""
+    now = time.time()
+    for pattern, days in (("build-*", 1), ("damaged-*", 1), (f"*-{_KEYS}", UNUSED_DAYS)):
+        for left in root.glob(pattern):
+            with suppress(OSError):  # another process may remove it, too
+                if left.stat().st_mtime < now - days * _DAY:
+                    _discard(left)
 
 
 def _published(work: Path, directory: Path, file: str, info: dict[str, int]) -> Entry:

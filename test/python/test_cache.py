@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cache import cache_directory, content_key, lookup, lookup_or_build
+from dlc.backend.cache import (
+    UNUSED_DAYS,
+    cache_directory,
+    content_key,
+    lookup,
+    lookup_or_build,
+)
 
 KILLED = """
 import os, signal
@@ -63,6 +69,19 @@ def test_what_killed_builds_left_is_removed_after_a_day(cache: Path) -> None:
     assert sorted(p.name for p in cache.iterdir()) == ["build-test-new", "test-key"]
 
 
+def test_what_nobody_uses_is_removed(cache: Path) -> None:
+    old, used, other = content_key("old"), content_key("used"), "mine-of-somebody"
+    for name in (f"test-{old}", f"test-{used}", other):
+        (cache / name).mkdir()
+        then = time.time() - (UNUSED_DAYS * 24 + 1) * 3600
+        os.utime(cache / name, (then, then))
+    (cache / "schedules.sqlite").touch()
+    lookup("test", used, "object")
+    lookup_or_build("test", "key", "object", build)
+    left = {path.name for path in cache.iterdir()}
+    assert left == {f"test-{used}", "test-key", other, "schedules.sqlite"}
+
+
 def test_a_full_disk_leaves_no_entry(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -76,7 +95,7 @@ def test_a_full_disk_leaves_no_entry(cache: Path, monkeypatch: pytest.MonkeyPatc
 
         with pytest.raises(BackendError, match=r"No space left on device.*make room"):
             lookup_or_build("test", "key", "object", build_on_a_full_disk)
-    assert lookup("test", "key", "object") is None
+    assert not [*cache.iterdir()]
     lookup_or_build("test", "key", "object", build)
     assert_whole()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 import dlc
-from dlc import kernel_cache, pipeline, plugins, stages
+from dlc import kernel_cache, pipeline, plugins, stages, version
 from dlc.backend import BackendError
 from dlc.backend.bound_program import flat
 from dlc.backend.cache import cache_directory, lookup_or_build
@@ -263,15 +265,135 @@ def test_what_the_user_chooses_is_not_kept(cache: Path):
     assert own.kernels[0].schedule == "tileify"
 
 
-def test_what_a_script_registers_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """It has no file that a key is of: the next script may register something else."""
+def by_registering(table: plugins.Table[object]) -> None:
+    table.add("sin.default", plugins.Entry(scores, None, plugins.__file__))
+
+
+def by_replacing(table: plugins.Table[object]) -> None:
+    table["exp.default"] = plugins.key
+
+
+def by_deleting(table: plugins.Table[object]) -> None:
+    del table["exp.default"]
+
+
+@pytest.mark.parametrize("change", [by_registering, by_replacing, by_deleting])
+def test_what_a_script_changes_is_neither_kept_nor_found(
+    change: Callable[[object], None], cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It has no file that a key is of: the next script may do something else."""
     monkeypatch.setattr(Stages, "keeps", True)
-    monkeypatch.setattr(plugins, "TABLES", (table := plugins.Table("decomposition"),))
+    table: plugins.Table[object] = plugins.Table("decomposition")
+    monkeypatch.setattr(plugins, "TABLES", (table,))
+    table.add("exp.default", plugins.Entry(plugins.key, None, plugins.__file__))
     assert plugins.are_in_files()
-    table.add("exp.default", plugins.Entry(scores, None, plugins.__file__))
+    dlc.compile(torch.exp, (torch.ones(3),), backend="host").ir("kernel")
+    assert len([*cache.glob("kernel-ir-*")]) == 1
+    assert lowered().key is not None
+    change(table)
     assert not plugins.are_in_files()
-    dlc.compile(torch.exp, (torch.ones(3),), backend="host")
+    with pytest.raises(TypeError):
+        table.rows["exp.default"] = plugins.key  # pyright: ignore
+    for path in cache.glob("kernel-ir-*"):
+        shutil.rmtree(path)
+    dlc.compile(torch.exp, (torch.ones(3),), backend="host").ir("kernel")
+    assert lowered().key is None
     assert not [*cache.glob("kernel-ir-*")]
+
+
+EDITED = """
+import os
+from dlc import version
+
+before = version.source_key()
+assert version.is_as_imported()
+path = os.path.join(os.path.dirname(version.__file__), "garbage.py")
+with open(path, "a") as file:
+    file.write("# of now")
+assert not version.is_as_imported()
+version._own_key.cache_clear()
+assert version.source_key() == before
+print(before)
+"""
+
+
+def test_a_key_is_of_the_files_that_were_imported(tmp_path: Path):
+    """A process whose dlc is edited keeps nothing under the key of the new files."""
+    shutil.copytree(Path(dlc.__file__).parent, tmp_path / "dlc")
+    code = [sys.executable, "-c", EDITED]
+    where = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    keys = [subprocess.check_output(code, cwd=tmp_path, env=where) for _ in range(2)]
+    assert keys[0] != keys[1]
+
+
+def test_what_a_dlc_of_other_files_made_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(version, "_IMPORTED", "others")
+    first = lowered()
+    assert first.key is None
+    assert not [*cache.glob("kernel-ir-*")]
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("kept")
+def test_ir_needs_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    program = dlc.compile(scores, (torch.randn(6, 40), torch.randn(9, 40)), "sm_90", "host")
+    assert "kernel.func" in program.ir("kernel")
+    assert "softmax" in program.ir("cuda")
+    assert kernel_cache.lowered_overloads.__wrapped__() == DECOMPOSITIONS.keys()
+    with pytest.raises(BackendError, match="set DLC_CACHE_DIR"):
+        program(torch.randn(6, 40), torch.randn(9, 40))
+
+
+@pytest.mark.usefixtures("kept")
+def test_ir_needs_no_room(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    write = Path.write_text
+
+    def full(path: Path, text: str) -> int:
+        if path.is_relative_to(cache.resolve()):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    program = dlc.compile(torch.exp, (torch.randn(6),), "sm_90", "host")
+    assert "kernel.func" in program.ir("kernel")
+    assert not [*cache.iterdir()]
+
+
+VARIED = (
+    "torch.nn.Conv2d(3, 5, 3)(torch.randn(2, 3, 9, 11))",
+    "torch.randn(96, 40, dtype=torch.float16) @ torch.randn(40, 24, dtype=torch.float16)",
+    "torch.nn.functional.scaled_dot_product_attention(*(torch.randn(3, 1, 2, 33, 16)))",
+    "torch.nn.functional.layer_norm(torch.randn(7, 513), (513,))",
+    "torch.randn(3, 257).topk(5)",
+    "torch.zeros(5, 3).index_add(0, torch.tensor([4, 0, 4]), torch.randn(3, 3))",
+    "torch.nn.functional.dropout(torch.randn(9, 5), 0.5)",
+    "torch.randn(4, 0, 5).sum(1)",
+    "torch.arange(12).reshape(3, 4).cumsum(1) // 5",
+    "torch.fft.rfft(torch.randn(3, 12)).abs()",
+    "torch.tensor([float('inf'), float('nan'), -0.0]).expand(2, 3).softmax(0)",
+    LOOP,
+    f"x = torch.randn(4, 4)\n{CONDITION}",
+)
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("text", VARIED)
+def test_what_is_found_is_what_was_made(text: str, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    program, arguments = capture_text(text)
+
+    def compiled() -> dlc.CompiledProgram:
+        return dlc.compile(program, arguments, "sm_90", "host")
+
+    first = compiled()
+    entries = [*cache.glob("kernel-ir-*")]
+    assert len(entries) == 1
+    monkeypatch.setattr(stages, "run_pipeline", lambda *_: pytest.fail("it is there"))
+    again = compiled()
+    assert again.ir("kernel") == first.ir("kernel")
+    assert again.ir("cuda") == first.ir("cuda")
+    assert [*cache.glob("kernel-ir-*")] == entries
 
 
 @pytest.mark.usefixtures("kept")

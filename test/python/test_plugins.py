@@ -12,6 +12,8 @@ import pytest
 from caches import own_cache
 from forked import forked_python
 
+from dlc import plugins
+
 STEP = '''
 """Blocks are numbered along another axis."""
 
@@ -413,6 +415,47 @@ def test_caches_tell_plugins_and_their_contents_apart(folder: Path):
         (folder / "order.py").write_text(text)
         keys.append(python("-c", code, folder=folder, load="order.py" if text else "")[0])
     assert len(set(keys)) == len(keys)
+
+
+def test_caches_tell_what_a_plugin_imports_apart(folder: Path):
+    """Modules beside it, packages and folders of modules there, and those of its own package."""
+    (folder / "order.py").write_text(STEP)
+    for inside in ("parts", "parts/deep", "whole", "whole/mine", "data"):
+        (folder / inside).mkdir()
+    for name in ("whole/__init__.py", "whole/mine/__init__.py", "whole/mine/order.py"):
+        (folder / name).write_text(STEP if name.endswith("order.py") else "")
+    (folder / "data" / "text.txt").touch()
+
+    def keys() -> tuple[str, str]:
+        return (
+            plugins._of_file(str(folder / "order.py")).digest,
+            plugins._of_file(str(folder / "whole" / "mine" / "order.py")).digest,
+        )
+
+    beside, inside = keys()
+    for name in ("beside.py", "parts/one.py", "parts/deep/two.py"):
+        (folder / name).write_text("A = 1")
+        changed = keys()
+        assert changed[0] != beside, name
+        assert changed[1] == inside, name
+        beside = changed[0]
+    (folder / "whole" / "util.py").write_text("A = 1")
+    assert keys()[1] != inside
+    known = keys()
+    (folder / "data" / "text.txt").write_text("more")
+    assert keys() == known
+
+
+def test_a_plugin_that_changes_while_it_is_loaded_is_not_as_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plugins, "LOADED", plugins.Loaded())
+    monkeypatch.setenv("DLC_LOAD", str(folder / "order.py"))
+    assert plugins.are_as_found()
+    key = plugins.key()
+    (folder / "helper.py").write_text("A = 1")
+    assert not plugins.are_as_found()
+    assert plugins.key() == key
 
 
 INSTALLED = """
