@@ -302,8 +302,9 @@ def _is_transposed(
 ) -> bool:
     """True if columns are not what the last dimension of an operand varies with."""
     return any(
-        column in varies and column not in op.subscripts[-1].values()
+        column in varies and column not in place[-1].values()
         for op, varies in chunked.items()
+        if (place := op.subscripts)
     )
 
 

@@ -255,6 +255,27 @@ def test_networks_learn_as_in_eager(name: str) -> None:
         torch.testing.assert_close(mine, other, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("loss", ["sum", "cross entropy"])
+def test_the_loss_may_be_compiled_too(loss: str, images: int) -> None:
+    """Its gradient is a number then, on which a convolution's may depend by conditions alone."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 4, 3, padding=1), nn.ReLU()]
+    net, x = nn.Sequential(*layers), torch.randn(images, 3, 7, 7)
+
+    def lost(x: Tensor) -> Tensor:
+        y = net(x)
+        return y.sum() if loss == "sum" else F.cross_entropy(y.mean((2, 3)), torch.arange(images))
+
+    found: list[list[Tensor | None]] = []
+    for f in (lost, torch.compile(lost, backend="dlc", options=HOST)):
+        net.zero_grad()
+        f(x).backward()
+        found.append([p.grad for p in net.parameters()])
+    for eager, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, eager, rtol=2e-5, atol=2e-5)
+
+
 def test_a_backward_may_run_again_and_takes_any_strides() -> None:
     weight = torch.randn(5, 7, requires_grad=True)
     x = torch.randn(7, 3)
