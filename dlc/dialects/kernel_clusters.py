@@ -8,6 +8,7 @@ kernel.func @k(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 8 block 16 clust
   kernel.store %v, %s[%t] : memref<16xf32, #kernel.shared>
   kernel.cluster_barrier                       // all blocks are there, and have written
   %w = kernel.load %all[3, %t] : memref<4x16xf32, #kernel.cluster>
+  kernel.store %w, %y[%t] : memref<64xf32>     // which waits for what is read
   kernel.cluster_barrier relaxed               // all have read: a block may end
 ```
 
@@ -16,6 +17,8 @@ block runs: from the first barrier that all of them have come by, until it ends.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, UnitAttr, i64
 from xdsl.ir import Operation, SSAValue
@@ -27,13 +30,28 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import (
+    HasAncestor,
+    IsTerminator,
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    OpTrait,
+    Pure,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.kernel_blocks import verify_first_threads
 from dlc.dialects.kernel_func import FuncOp, enclosing_func
-from dlc.dialects.kernel_memory import ClusterAttr, is_shared, memref_of, memref_type, verify_space
+from dlc.dialects.kernel_memory import (
+    ClusterAttr,
+    is_local,
+    is_of_cluster,
+    is_shared,
+    memref_of,
+    memref_type,
+    verify_space,
+)
 from dlc.dialects.layouts import static_shape
 
 
@@ -86,8 +104,13 @@ class ClusterBarrierOp(IRDLOperation):
     """
     `kernel.cluster_barrier (relaxed)? (threads 64)?`: all threads of the blocks of a cluster meet,
     or so many first ones of each, of whole warps, where others end; accesses before it are seen
-    after it. A `relaxed` one waits for no writes: what was read before it has been read, so that
-    blocks may end, and no more is known after it.
+    after it. A `relaxed` one waits for no writes, and says that blocks may end.
+
+    It orders no access at all (PTX ISA, barrier.cluster: ".relaxed [...] no memory ordering and
+    visibility guarantees [...] for the memory accesses performed prior"), and ptxas has threads
+    arrive while their loads are on the way. So what a thread has asked of others has to be done
+    when it comes: what is read of them goes into an effect before, which waits for the value, and
+    arrivals at their mbarriers are ordered by a barrier that is not relaxed.
     """
 
     name = "kernel.cluster_barrier"
@@ -107,6 +130,71 @@ class ClusterBarrierOp(IRDLOperation):
     def verify_(self) -> None:
         verify_first_threads(self.named_threads)
         cluster_of(self)
+        if self.relaxed is not None:
+            self._verify_done()
+
+    def _verify_done(self) -> None:
+        """That others are asked for nothing when a thread comes."""
+        func = enclosing_func(self)
+        assert func is not None
+        full = [
+            op
+            for op in func.walk()
+            if isinstance(op, ClusterBarrierOp)
+            and op.relaxed is None
+            and op.parent is not None
+            and op.parent.find_ancestor_op_in_block(self) is not None
+            and comes_before(op, self)
+        ]
+        for op in func.walk():
+            if not comes_before(op, self) or any(comes_before(op, other) for other in full):
+                continue
+            if op.has_trait(ReachesOthers):
+                raise VerifyException(f"expected a barrier that waits for '{op.name}' before")
+            if not isinstance(op, LoadOpBase) or not is_of_cluster(op.ref):
+                continue
+            if not any(comes_before(effect, self) for effect in effects_of(op.result)):
+                raise VerifyException(
+                    "expected what is read of other blocks to be used before: it may be on the way "
+                    "when the block that holds it ends"
+                )
+
+
+class ReachesOthers(OpTrait):
+    """It changes what another block holds, which is not done when it is."""
+
+
+def comes_before(op: Operation, other: Operation) -> bool:
+    """True if it stands before another one, of which neither is in the other."""
+    at = other
+    while (block := at.parent) is not None:
+        above = block.find_ancestor_op_in_block(op)
+        if above is not None:
+            return above is not at and above.is_before_in_block(at)
+        if (outer := block.parent_op()) is None:
+            return False
+        at = outer
+    return False
+
+
+def effects_of(value: SSAValue) -> Iterator[Operation]:
+    """What has an effect that needs a value: beyond arithmetic and what a thread holds."""
+    seen, rest = {value}, [value]
+    while rest:
+        for use in rest.pop().uses:
+            op = use.operation
+            more: Sequence[SSAValue] = ()
+            if isinstance(op, StoreOpBase) and is_local(op.ref):
+                more = (op.ref,) if use.index != op.operands.index(op.ref) else ()
+            elif op.has_trait(IsTerminator) and (parent := op.parent_op()) is not None:
+                inner = [argument for r in parent.regions for b in r.blocks for argument in b.args]
+                more = (*parent.results, *inner)
+            elif op.has_trait(Pure) or isinstance(op, LoadOpBase):
+                more = op.results
+            else:
+                yield op
+            rest += [v for v in more if v not in seen]
+            seen.update(more)
 
 
 def cluster_of(op: Operation) -> int:

@@ -41,12 +41,12 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import HasAncestor
+from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import index_parts
 from dlc.dialects.directives import Conditions, MemRef, map_of
-from dlc.dialects.kernel_clusters import cluster_of
+from dlc.dialects.kernel_clusters import ReachesOthers, cluster_of
 from dlc.dialects.kernel_func import FuncOp, verify_chip
 from dlc.dialects.kernel_mbarriers import (
     Index,
@@ -173,6 +173,7 @@ class MbarrierArriveAtOp(MbarrierOpBase):
         "$barriers `` custom<OfBlock>($indices, $map)"
         " custom<Conditions>(ref($indices), $conditions) attr-dict"
     )
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), ReachesOthers())
 
     def __init__(self, barriers: SSAValue, barrier: Index, block: Index) -> None:
         super().__init__(barriers, barrier, block)

@@ -38,7 +38,7 @@ from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.kernel_clusters import cluster_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
-from dlc.dialects.kernel_memory import element_bytes, is_shared
+from dlc.dialects.kernel_memory import element_bytes, is_of_cluster, is_shared
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.simulator import Hazard
 from dlc.simulator.executable import Program
@@ -151,6 +151,8 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             yield "only blocks meet", _meet_in_blocks
             if op.relaxed is None:
                 yield "waits for no writes", _relax
+            else:
+                yield "before what is read is used", _before_use
         case kernel.LastBlockOp():
             yield "one block more", _add("count", 1)
             yield "one block less", _add("count", -1)
@@ -304,6 +306,16 @@ def _meet_in_blocks(op: Operation) -> None:
 def _relax(op: Operation) -> None:
     assert isinstance(op, kernel.ClusterBarrierOp)
     op.relaxed = UnitAttr()
+
+
+def _before_use(op: Operation) -> None:
+    """A relaxed barrier behind the last operation that has a read of another block in it."""
+    at = op
+    while (at := at.prev_op) is not None:
+        if any(isinstance(o, kernel.LoadOp) and is_of_cluster(o.ref) for o in at.walk()):
+            op.detach()
+            Rewriter.insert_op(op, InsertPoint.after(at))
+            return
 
 
 def _no_addend(op: Operation) -> None:

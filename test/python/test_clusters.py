@@ -9,6 +9,7 @@ from harness import parse
 from test_printer import nvcc_takes
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda.print.printer import print_module
@@ -31,8 +32,8 @@ module attributes {dlc.target = "sm_90"} {
     kernel.store %v, %s[%t] : memref<64xf32, #kernel.shared>
     kernel.cluster_barrier
     %w = kernel.load %all[3 - %b mod 4, 63 - %t] : memref<4x64xf32, #kernel.cluster>
-    kernel.cluster_barrier relaxed
     kernel.store %w, %y[%b * 64 + %t] : memref<512xf32>
+    kernel.cluster_barrier relaxed
   }
   func.func @main(%x: tensor<512xf32>) -> tensor<512xf32> {
     %y = kernel.launch @reversed(%x) : (tensor<512xf32>) -> (tensor<512xf32>)
@@ -98,11 +99,53 @@ def test_a_relaxed_barrier_orders_no_writes() -> None:
         run_module(module, [X])
 
 
+USED = "kernel.store %w, %y[%b * 64 + %t] : memref<512xf32>"
+KEPT = """%kept = kernel.alloc_local : memref<1xf32, #kernel.local>
+    kernel.store %w, %kept[0] : memref<1xf32, #kernel.local>
+    %again = kernel.load %kept[0] : memref<1xf32, #kernel.local>
+    %twice = arith.addf %again, %again : f32"""
+STORED = "kernel.store %twice, %y[%b * 64 + %t] : memref<512xf32>"
+GUARDED = f"""%some = kernel.test where (%t < 5)
+    scf.if %some {{
+      {USED}
+    }}"""
+
+
+@pytest.mark.parametrize("before", ["", KEPT, "%z = arith.addf %w, %w : f32"])
+def test_a_relaxed_barrier_comes_after_what_needs_a_read(before: str) -> None:
+    """A thread arrives while its loads are on the way, and the block that they read may end."""
+    text = REVERSED.replace(USED, before)
+    with pytest.raises(VerifyException, match="read of other blocks to be used before"):
+        parse(text)
+    later = text.replace("barrier relaxed", f"barrier relaxed\n    {USED}")
+    with pytest.raises(VerifyException, match="to be used before"):
+        parse(later)
+    parse(later.replace("barrier relaxed", "barrier"))
+    parse(text.replace("barrier relaxed", "barrier\n    kernel.cluster_barrier relaxed"))
+
+
+@pytest.mark.parametrize("effect", [f"{KEPT}\n    {STORED}", GUARDED])
+def test_an_effect_waits_for_a_read(effect: str) -> None:
+    parse(REVERSED.replace(USED, effect))
+
+
+def test_a_relaxed_barrier_waits_for_no_arrival_elsewhere() -> None:
+    arrival = f"""{USED}
+    %m = kernel.alloc_mbarriers 1
+    kernel.mbarrier_arrive_at %m[0], block 0"""
+    text = REVERSED.replace(USED, arrival)
+    with pytest.raises(VerifyException, match=r"waits for 'kernel.mbarrier_arrive_at' before"):
+        parse(text)
+    parse(text.replace("barrier relaxed", "barrier"))
+    parse(text.replace("barrier relaxed", "barrier\n    kernel.cluster_barrier relaxed"))
+
+
 def test_what_is_written_again_is_read_before() -> None:
     """A barrier of its own block tells a thread nothing of the others."""
     relaxed = REVERSED.replace(
-        "kernel.store %w, %y",
-        "kernel.store %w, %s[%t] : memref<64xf32, #kernel.shared>\n    kernel.store %w, %y",
+        "kernel.cluster_barrier relaxed\n",
+        "kernel.cluster_barrier relaxed\n"
+        "    kernel.store %w, %s[%t] : memref<64xf32, #kernel.shared>\n",
     )
     with pytest.raises(Hazard, match=r"writes %s\[.*\], read by thread .* of block"):
         run_module(parse(relaxed), [X])
@@ -113,9 +156,7 @@ def test_what_is_written_again_is_read_before() -> None:
     _, last = barriers(module)
     Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(last))
     last.detach()
-    store = next(
-        op for op in module.walk() if isinstance(op, kernel.StoreOp) and op.ref is not None
-    )
+    store = next(op for op in module.walk() if isinstance(op, kernel.StoreOp))
     Rewriter.insert_op(last, InsertPoint.at_end(store.parent))  # pyright: ignore[reportArgumentType]
     with pytest.raises(Hazard, match=r"writes %s\[.*\], read by thread .* of block"):
         run_module(module, [X])
