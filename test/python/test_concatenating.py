@@ -63,7 +63,7 @@ class Columns(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(19, 13), nn.Linear(19, 1)
+        self.a, self.b = nn.Linear(19, 13), nn.Linear(19, 2)
 
     def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         return torch.cat([z, self.a(x).tanh(), z + 1, self.b(x), z * z], 1)
@@ -175,9 +175,10 @@ def slow_chip(clock: float) -> Target:
 
 
 def loops(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A program as Loop IR, for a slow chip."""
+    """A program as Loop IR, for a slow chip where what is not loaded costs as much as what is."""
     module, inputs, _, clock = CASES[name]
     monkeypatch.setitem(TARGETS, "sm_90", slow_chip(clock))
+    monkeypatch.setattr("dlc.analysis.loop.cost.share_held", lambda where: 1.0)
     found = parse(dlc.compile(module, inputs, target="sm_90").ir("tensor"))
     for step in LOOPS:
         apply(found, step)

@@ -16,9 +16,9 @@ from xdsl.parser import Parser
 
 import dlc
 from dlc.analysis.loop.contraction import contractions
-from dlc.analysis.loop.loops import split_levels
+from dlc.analysis.loop.loops import share_held, split_levels
 from dlc.dialects.kernel_op import kernels_in
-from dlc.dialects.loop import ForOp, KernelOp
+from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
 from dlc.registry import register
 from dlc.schedule.candidate import OF_TILE, Candidate
 from dlc.schedule.contraction_tiles import tiled_contraction
@@ -406,3 +406,44 @@ def test_what_windows_share_is_read_once() -> None:
 def test_candidates_that_take_the_same_time_keep_their_order() -> None:
     """Two endings of one tile may."""
     assert len(candidates(Problem(1, 333, 768, 512), H100)) == SHAPES
+
+
+def test_loads_count_where_their_conditions_hold() -> None:
+    """Halves of a row that are read under conditions cost what the row does, not twice that."""
+
+    def seconds(text: str) -> float:
+        x = torch.empty(4096, 4096, device="meta")
+        scope: dict[str, object] = {"torch": torch}
+        program = dlc.compile(eval(f"lambda x: {text}", scope), (x,), target="sm_90")
+        return sum(
+            estimate(op, H100).seconds
+            for op in parse(program.ir("loop")).walk()
+            if isinstance(op, KernelOp)
+        )
+
+    halves = "torch.cat((x[:, :2048] - x[:, 2048:], x[:, 2048:] + x[:, :2048]), 1)"
+    assert seconds(halves) < 1.25 * seconds("x + 1")
+
+
+@pytest.mark.parametrize(
+    ("condition", "share"),
+    [("%i >= 2", 0.8), ("-%i + 3 >= 0", 0.4), ("%i + %k >= 3", 1 - 6 / 40), ("%k * 2 >= %i", 0.4)],
+)
+def test_share_of_points_where_a_condition_holds(condition: str, share: float) -> None:
+    found = kernel(
+        """
+        func.func @main(%x: tensor<10x4xf32>) -> tensor<10xf32> {
+          %y = loop.kernel @f(%x: memref<10x4xf32> = %x) -> (%y: memref<10xf32>) {
+            loop.for %i in 10 {
+              %s = loop.reduce add %k in 4 -> f32 {
+                %a = loop.load %x[%i, %k] : memref<10x4xf32>
+                loop.yield %a where (CONDITION) : f32
+              }
+              loop.store %s, %y[%i] : memref<10xf32>
+            }
+          }
+          func.return %y : tensor<10xf32>
+        }""".replace("CONDITION", condition)
+    )
+    reduce = next(op for op in found.walk() if isinstance(op, ReduceOp))
+    assert share_held(reduce.yielded.where) == pytest.approx(share)

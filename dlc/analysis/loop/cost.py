@@ -4,9 +4,10 @@ The traffic and arithmetic of a loop kernel, of which the estimate of its time
 
 - Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
   that do not fit in an SM.
-- Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
-  innermost free axis, not again in a later sweep over a row that an SM can hold, and once for each
-  SM where it is the same at all points of the outermost loops and takes half of an SM at most.
+- Every load that runs, where its conditions hold, from L2: not once a thread but once a warp where
+  it does not vary along the innermost free axis, not again in a later sweep over a row that an SM
+  can hold, and once for each SM where it is the same at all points of the outermost loops and takes
+  half of an SM at most.
 - Of a contraction in tiles, memory and arithmetic alone, what is computed of an operand once:
   what tiles fetch and compute again depends on their shape.
 - A kernel of dependent sweeps uses only as many SMs as it has rows.
@@ -24,7 +25,7 @@ from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefType, i1
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction
-from dlc.analysis.loop.loops import share_folded, trip_count
+from dlc.analysis.loop.loops import share_folded, share_held, trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
@@ -204,6 +205,7 @@ class _Walk:
         if not isinstance(op, LoadOp):
             self.flops += points * flops_of(op)
             return
+        points = ceil(points * share_held(op.where))
         self.loads += points / (NEIGHBOURS if self._follows(op) else 1)
         row = self._touch(op, points)
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]

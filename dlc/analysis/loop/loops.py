@@ -118,28 +118,30 @@ def share_held(conditions: Iterable[Expr]) -> float:
 def _share(condition: Expr) -> float:
     axes = [v for v in dict.fromkeys(condition.values()) if isinstance(v, BlockArgument)]
     owners = [axis.owner.parent_op() for axis in axes]
-    if len(axes) < len({*condition.values()}):
+    if not axes or len(axes) < len({*condition.values()}):
         return 1.0
     extents = [o.hint(a) for o, a in zip(owners, axes, strict=True) if isinstance(o, AxesOp)]
     if len(extents) < len(axes) or not 0 < prod(extents) <= MAX_COUNTED:
         return 1.0
-    held = sum(value >= 0 for value in _values_at(condition, axes, extents))
-    return held / prod(extents)
+    return _held(condition, axes, extents) / prod(extents)
 
 
-def _values_at(
-    condition: Expr, axes: Sequence[BlockArgument], extents: Sequence[int]
-) -> Iterable[int]:
-    """What an expression of axes is at each of their points."""
+def _held(condition: Expr, axes: Sequence[BlockArgument], extents: Sequence[int]) -> int:
+    """The points of axes at which a condition holds."""
     steps = [condition.coefficient(axis) for axis in axes]
-    if None in steps:
+    if any(step is None for step in steps):
         points = product(*map(range, extents))
-        return (condition.evaluate(dict(zip(axes, point, strict=True))) for point in points)
+        values = (condition.evaluate(dict(zip(axes, point, strict=True))) for point in points)
+        return sum(value >= 0 for value in values)
+    # Of the longest axis it holds at a run of points that begins or ends with it.
+    *others, (extent, step) = sorted((n, step or 0) for n, step in zip(extents, steps, strict=True))
     values = [condition.constant]
-    for step, extent in zip(steps, extents, strict=True):
-        places = [(step or 0) * n for n in range(extent)]
-        values = [value + place for value in values for place in places]
-    return values
+    for n, by in others:
+        values = [value + by * at for value in values for at in range(n)]
+    if step == 0:
+        return extent * sum(value >= 0 for value in values)
+    held = (value // abs(step) + 1 if step < 0 else extent - -(value // step) for value in values)
+    return sum(min(max(n, 0), extent) for n in held)
 
 
 def longest_reduction(module: ModuleOp) -> int:

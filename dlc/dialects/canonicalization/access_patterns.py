@@ -119,24 +119,35 @@ class SelectOfLoad(RewritePattern):
 class FreeLoad(RewritePattern):
     """
     A load that stays in bounds whether its conditions hold or not is free of them, so that vectors
-    can be loaded, and a select of it and its default follows.
+    can be loaded, and a select of it and its default follows. So is one without a default whose
+    conditions are of axes that it does not walk along: it leaves their loops.
     """
 
     select: type[SelectOpBase]
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LoadOpBase, rewriter: PatternRewriter, /) -> None:
-        if op.default is None or not op.where:
+        if not op.where or (op.default is None and not self._leaves(op)):
             return
         assert isinstance(op.ref.type, MemRefType)
         bounds = zip(op.subscripts, extents_at(op.ref, op), strict=True)
         if any(within(subscript, extent) for subscript, extent in bounds):
             return
         load = type(op)(op.ref, op.subscripts)
-        select = self.select(load.result, op.where, op.default)
-        load.location = select.location = op.location
+        load.location = op.location
         load.result.name_hint = op.result.name_hint
+        if op.default is None:
+            rewriter.replace(op, load)
+            return
+        select = self.select(load.result, op.where, op.default)
+        select.location = op.location
         rewriter.replace(op, [load, select])
+
+    @staticmethod
+    def _leaves(op: LoadOpBase) -> bool:
+        """True if the conditions of a load are of other values than its subscripts."""
+        own = {v for subscript in op.subscripts for v in subscript.values()}
+        return all(own.isdisjoint(condition.values()) for condition in op.where)
 
 
 class DropUnreachableStore(RewritePattern):

@@ -31,6 +31,32 @@ func.func @main(%x: tensor<1x8xf32>, %e: tensor<0xf32>) -> tensor<1x8xf32> {
 
 // -----
 
+// What needs be right only where conditions hold that are of other axes is free of them.
+
+// CHECK-LABEL: loop.kernel @leaves
+// CHECK:       %w_1 = loop.load %w[%i] : memref<8xf32>
+// CHECK-NEXT:  %v = loop.load %x[%i, %k] where (%i + %k >= 3) : memref<8x8xf32>
+// CHECK-NEXT:  %p = arith.mulf %w_1, %v : f32
+// CHECK-NEXT:  %s = loop.select %p where (%k >= 3) else %zero : f32
+func.func @main(%x: tensor<8x8xf32>, %w: tensor<8xf32>) -> tensor<8xf32> {
+  %y = loop.kernel @leaves(%x: memref<8x8xf32> = %x, %w: memref<8xf32> = %w) -> (%y: memref<8xf32>) {
+    %zero = arith.constant 0.000000e+00 : f32
+    loop.for %i in 8 {
+      %r = loop.reduce add %k in 8 -> f32 {
+        %w_1 = loop.load %w[%i] where (%k >= 3) : memref<8xf32>
+        %v = loop.load %x[%i, %k] where (%i + %k >= 3) : memref<8x8xf32>
+        %p = arith.mulf %w_1, %v : f32
+        %s = loop.select %p where (%k >= 3) else %zero : f32
+        loop.yield %s : f32
+      }
+      loop.store %r, %y[%i] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}
+
+// -----
+
 // A load that stays in bounds anyway is free of its conditions; the select of one whose conditions
 // it implies is a load; sides that are known are taken. Invariant and equal loads stay.
 
