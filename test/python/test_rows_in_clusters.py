@@ -12,6 +12,7 @@ from test_printer import nvcc_takes
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.cuda.print.printer import print_module
+from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.registry import parse_pipeline
 from dlc.simulator import run_module
@@ -87,6 +88,13 @@ def test_each_block_reads_its_share_once() -> None:
     assert "x_smem = kernel.alloc_shared : memref<256xf32, #kernel.shared>" in text
     loads = [op for op in module.walk() if isinstance(op, kernel.LoadOp)]
     assert sum("memref<3x1009xf32>" in str(op.ref.type) for op in loads) == 1
+
+
+def test_a_thread_has_one_point() -> None:
+    module = parse(loop_cases.column_sum(131, 37).text)
+    steps = f"tileify,{SIDE_BY_SIDE.format(4, 4, 1)}"
+    with pytest.raises(TextError, match="of blocks that meet in a cluster has one point, not 2"):
+        apply(module, steps + ",blockify-launch{block=4 thread=2}")
 
 
 def test_nvcc_takes_it() -> None:

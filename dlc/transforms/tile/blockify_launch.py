@@ -115,6 +115,9 @@ class BlockifyLaunchPass(SchedulingPass):
         threads = per_axis("thread", self.thread, names)
         counts = [ceildiv(launch.extent(a), b) for a, b in zip(free, blocks, strict=True)]
         points = [b // t for b, t in zip(blocks, threads, strict=True)]
+        if launch.whole_folds and prod(points) > 1:
+            message = f"a thread of blocks that meet in a cluster has one point, not {prod(points)}"
+            raise OptionError("thread", message, f"take {','.join(map(str, blocks))}")
         panel = self._panel(counts)
         slowest = self._slowest(counts)
         grid = launch.axes_of(BLOCK)
@@ -271,7 +274,8 @@ def _threads(s: Situation) -> Iterator[Value]:
     points = prod(sizes)
     for found in combinations([divisors_of(n) for n in sizes], MAX_THREADS // max(others, 1)):
         count = prod(found)
-        if min(WARP, points) <= count * others and points <= MOST_HELD * count:
+        held = 1 if launch.whole_folds else MOST_HELD
+        if min(WARP, points) <= count * others and points <= held * count:
             yield found
 
 
