@@ -34,6 +34,7 @@ from dlc.dynamo.placeholders import (
     with_numbers,
 )
 from dlc.frontend.aten.margins import margins_of_eager
+from dlc.frontend.aten.mixed_norms import MIXED_NORMS
 from dlc.frontend.aten.written_views import ViewWriteError
 from dlc.frontend.exclusive import outside_of_tracing
 
@@ -120,7 +121,9 @@ def _differentiable(
         return make_boxed_func(run)
 
     with margins_of_eager():
-        return aot_autograd(fw_compiler=forward, bw_compiler=backward)(graph, inputs)
+        return aot_autograd(
+            fw_compiler=forward, bw_compiler=backward, decompositions=dict(MIXED_NORMS)
+        )(graph, inputs)
 
 
 def compile_functional(

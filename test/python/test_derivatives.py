@@ -255,6 +255,38 @@ def test_networks_learn_as_in_eager(name: str) -> None:
         torch.testing.assert_close(mine, other, rtol=2e-5, atol=2e-6)
 
 
+NORMS: dict[str, Callable[[], nn.Module]] = {
+    "layer": lambda: nn.LayerNorm(8),
+    "group": lambda: nn.GroupNorm(2, 6),
+    "batch": lambda: nn.BatchNorm1d(6),
+    "batch, without weights": lambda: nn.BatchNorm1d(6, affine=False),
+    "batch, known": lambda: nn.BatchNorm1d(6).eval(),
+    "all, of what autocast casts": lambda: nn.Sequential(
+        nn.Linear(8, 8), nn.LayerNorm(8), nn.GroupNorm(2, 6), nn.BatchNorm1d(6), nn.ReLU()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_in_bf16_learn_weights_in_f32(name: str) -> None:
+    torch.manual_seed(0)
+    eager, x, casts = NORMS[name](), torch.randn(3, 6, 8), "autocast" in name
+    for parameter in eager.parameters():
+        nn.init.uniform_(parameter)
+    ours = copy.deepcopy(eager)
+    found: list[list[Tensor | None]] = []
+    step: Callable[[Tensor], Tensor] = torch.compile(ours, backend="dlc", options=HOST)
+    for model, of in ((eager, eager), (step, ours)):
+        leaf = x.to(torch.float32 if casts else torch.bfloat16, copy=True).requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=casts):
+            result = model(leaf)
+        result.float().sin().sum().backward()
+        found.append([result, leaf.grad, *(p.grad for p in of.parameters()), *of.buffers()])
+    for wanted, mine in zip(*found, strict=True):
+        assert wanted is not None
+        torch.testing.assert_close(mine, wanted, rtol=0, atol=0.02 * wanted.abs().max().item())
+
+
 @pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("loss", ["sum", "cross entropy"])
 def test_the_loss_may_be_compiled_too(loss: str, images: int) -> None:
