@@ -23,15 +23,16 @@ from dlc.dialects.loop import KernelOp, LoadOp, ReduceOp, has_ends_of_data
 from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import read_along_sizes, tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
+from dlc.schedule.cluster_rows import along_sizes, cluster_rows
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import ending_seconds
 from dlc.schedule.repeats import repeated
-from dlc.schedule.rows import issued_slots, reduced_rows, scan_seconds, split_rows
+from dlc.schedule.rows import RowPlan, issued_slots, reduced_rows, scan_seconds, split_rows
 from dlc.schedule.sorted_rows import sort_seconds
 from dlc.schedule.table_sums import adding_seconds
 from dlc.schedule.tiling import best_candidate
 from dlc.schedule.windows import window_plan
-from dlc.target import Target
+from dlc.target import MAX_CLUSTER, Target
 
 CLEARLY = 1.25
 """The ratio of two times from which on one is clearly less, whatever kernels merge later."""
@@ -59,6 +60,8 @@ class Cost:
     busy_seconds: float = 0
     """The part of these in which the chip's memory, caches or units have something to do, for which
     what runs beside it waits."""
+    rows: RowPlan | None = None
+    """How the blocks of clusters hold rows, if they do."""
 
     @property
     def explain(self) -> str:
@@ -105,11 +108,31 @@ def fastest_form(kernel: KernelOp, target: Target) -> Iterator[Form]:
     """
     with at_hints(kernel) as bound:
         apart = frozenset[str]() if bound is kernel else read_along_sizes(kernel)
-        yield from _fastest(bound, target, apart)
+        yield from _fastest(bound, target, apart, _cost(bound, target, apart, along_sizes(kernel)))
 
 
-def _fastest(kernel: KernelOp, target: Target, apart: frozenset[str]) -> Iterator[Form]:
+def _cost(kernel: KernelOp, target: Target, apart: frozenset[str], sized: bool) -> Cost:
+    """
+    The cost by blocks, or by clusters that hold rows where that is faster: rows that are `sized`
+    have no fixed shares.
+    """
     cost = _estimate(kernel, target, apart)
+    plans = [] if sized or has_ends_of_data(kernel) else list(cluster_rows(kernel, target))
+    tiled = tiled_contraction(kernel) or tiled_cascade(kernel, apart)
+    if not plans or tiled or window_plan(kernel, target):
+        return cost
+    work = work_of(kernel, target, held_bytes=MAX_CLUSTER * target.shared_per_block)
+    flops = work.flops + work.loads * LOADED
+    best = min(plans, key=lambda plan: plan.seconds(work, flops))
+    seconds = target.launch_seconds + best.seconds(work, flops)[0]
+    if seconds >= cost.seconds:
+        return cost
+    busy = work.memory_bytes / target.memory_rate
+    share = best.used / target.sms
+    return Cost(work.flops, work.memory_bytes, work.l2_bytes, share, seconds, 0, busy, best.plan)
+
+
+def _fastest(kernel: KernelOp, target: Target, apart: frozenset[str], cost: Cost) -> Iterator[Form]:
     if has_ends_of_data(kernel):
         yield Form(kernel, cost, apart=apart)
         return

@@ -14,7 +14,7 @@ from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from dlc.analysis.tile.row_lanes import row_lanes
+from dlc.analysis.tile.row_lanes import rounds_along, rounds_of_share, row_lanes
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -182,11 +182,15 @@ def _choose(form: Form, target: Target, along_size: bool, around: Sequence[Probl
             reason = "windows: threads read them, neighbours from the same lines"
         return Choice(_windows(outer, plan, apart), reason)
     if flat and reduces:
-        schedule = _cooperative(outer, reduces, long_sums(kernel), target, along_size)
+        rows = form.cost.rows
+        schedule = _cooperative(outer, reduces, long_sums(kernel), target, along_size, rows)
         scans = any(isinstance(op, loop.ForOp) for op in reduces)
         sorts = sort_plan(outer, reduces, target) is not None
         what = "a sort" if sorts else "a scan" if scans else "a reduce"
-        return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
+        held = "rows share a block"
+        if rows is not None:
+            held = f"{rows.blocks} blocks of a cluster hold it between them"
+        return Choice(schedule, f"{what} along rows: threads share a row, {held}")
     if outer:
         apart = accumulators([_lengths(op) for op in long_sums(kernel)])
         run = run_of(outer, outer.axes[-1:])
@@ -363,10 +367,14 @@ def _cooperative(
     sums: list[loop.ReduceOp],
     target: Target,
     along_size: bool,
+    plan: RowPlan | None,
 ) -> str:
-    """Threads share rows as `row_plan` has it; without one, points are dealt over threads."""
+    """
+    Threads share rows as a plan says, or `row_plan` has it; without one, points are dealt over
+    threads.
+    """
     sorts = any(isinstance(op, loop.ForOp) and loop.sorts_in(op) for op in reduces)
-    plan = (sort_plan if sorts else row_plan)(outer, reduces, target)
+    plan = plan or (sort_plan if sorts else row_plan)(outer, reduces, target)
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     every = [_lengths(op) for op in reduces]
     lengths = [_lengths(op) for op in sums]
@@ -384,13 +392,14 @@ def _cooperative(
         )
     threads, rows, vector = plan.threads, plan.rows, plan.vector
     order = " order=rows" if plan.across else ""
+    order += f" blocks={plan.blocks}" if plan.blocks > 1 else ""
     steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}{order}}}")
     if all(isinstance(op, loop.ForOp) for op in reduces):
         return ",".join(steps)
     trips = max(prod(_dealt(one, plan)) for one in every)
     once = len(reduces) == 1 and not (outer and reads_again(outer))
     in_registers = plan.ahead or trips * vector <= HELD or (once and trips <= IN_RUNS)
-    if not plan.across and in_registers:
+    if not plan.across and not plan.kept_bytes and in_registers:
         if along_size and trips > 1:
             steps.append(f"chunk-reduce{{bk={trips}}}")
         return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)
@@ -399,20 +408,20 @@ def _cooperative(
     slab = trips * threads * vector * rows * size
     budgets = STATIC_SHARED_LIMIT, target.shared_per_block // 2
     budgets += (target.shared_per_block - RESERVED,) if plan.across else ()
-    budget = next((n for n in budgets if slab <= n), budgets[1])
+    budget = plan.kept_bytes or next((n for n in budgets if slab <= n), budgets[1])
     apart = accumulators([_dealt(of_sum, plan) for of_sum in lengths], vector)
     if plan.across and once and not lengths and trips > IN_RUNS:
         return ",".join([*steps, f"chunk-reduce{{bk={IN_RUNS}}},mark-unroll{{limit={IN_RUNS}}}"])
     steps += apart
-    steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]
+    steps += [f"stage-inputs{{budget={budget}}}", *(stages(target) if plan.kept_bytes else [])]
+    steps.append("pad-smem")
     return ",".join(steps)
 
 
 def _dealt(lengths: Sequence[int], plan: RowPlan) -> list[int]:
     """The lengths of the loops in which a thread walks its part of a reduce."""
     lanes = row_lanes(lengths, plan.threads, plan.vector)
-    runs = [1] * (len(lengths) - 1) + [plan.vector]
-    return [ceil(n / (own * run)) for n, own, run in zip(lengths, lanes, runs, strict=True)]
+    return rounds_of_share(rounds_along(lengths, lanes, plan.vector), plan.blocks)
 
 
 def _lengths(reduce: loop.ReduceOp | loop.ForOp) -> list[int]:

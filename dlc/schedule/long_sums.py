@@ -39,13 +39,18 @@ def accumulators(sums: Sequence[Sequence[int]], run: int = 1) -> list[str]:
     The step that takes sums apart, if one is long: each has the lengths of the loops in which a
     thread walks it, runs of `run` terms aside.
     """
+    count = accumulator_count(sums, run)
+    return [] if count is None else [f"chunk-reduce{{bk={count} apart=true}}"]
+
+
+def accumulator_count(sums: Sequence[Sequence[int]], run: int = 1) -> int | None:
+    """The accumulators of such sums; None if one does."""
     lengths = max(sums, key=prod, default=())
     terms = prod(lengths) * run
     if terms <= LONG or max(lengths) < 2:
-        return []
+        return None
     least = 4 if terms <= LONGER else 8
     fitting = [n for n in lengths if n >= least]
     length = fitting[-1] if fitting else max(lengths)
     counts = range(min(least, length), min(2 * least - 1, length) + 1)
-    count = min(counts, key=lambda n: (ceil(length / n) * n, n))
-    return [f"chunk-reduce{{bk={count} apart=true}}"]
+    return min(counts, key=lambda n: (ceil(length / n) * n, n))

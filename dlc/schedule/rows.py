@@ -70,6 +70,10 @@ class RowPlan:
     """What blocks leave that share rows."""
     ending: Ending = "workspace"
     """What folds that."""
+    blocks: int = 1
+    """The blocks of a cluster that hold a row between them."""
+    kept_bytes: int = 0
+    """What each of these keeps of it in shared memory."""
     ahead: bool = False
     """True if a warp asks for what its row alone needs before it knows what the first reduce
     gives."""
@@ -238,7 +242,7 @@ def _cheap_to_fold(
     memory = length * size * row_count / target.memory_rate
 
     def issue(n: int) -> float:
-        return row_count * n * _exchanged(reduce, n, target) / target.issue_rate
+        return row_count * n * exchanged(reduce, n, target) / target.issue_rate
 
     while (
         threads // 2 >= target.warp
@@ -250,7 +254,7 @@ def _cheap_to_fold(
     return threads
 
 
-def _exchanged(reduce: loop.ReduceOp, threads: int, target: Target) -> int:
+def exchanged(reduce: loop.ReduceOp, threads: int, target: Target) -> int:
     """Instructions of each of so many threads of a row to fold what they hold of it."""
     types = [result.type for result in reduce.results]
     fold = len(list(MONOIDS[reduce.monoid_name.data].combined(types).ops))
@@ -264,7 +268,7 @@ def issued_slots(kernel: loop.KernelOp, plan: RowPlan, flops: float, target: Tar
     outer = outer_loop(kernel)
     block = outer.body.block if outer else kernel.body.block
     reduces = [op for op in block.ops if isinstance(op, loop.ReduceOp)]
-    of_row = plan.threads * sum(_exchanged(op, plan.threads, target) for op in reduces)
+    of_row = plan.threads * sum(exchanged(op, plan.threads, target) for op in reduces)
     row_count = prod(map(outer.hint, outer.axes)) if outer else 1
     return flops + row_count * (of_row - flops_alike(block))
 

@@ -313,12 +313,18 @@ def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:
     assert cost.seconds > 20 * estimate(matmul(m, n, k), H100).seconds
 
 
-def test_a_row_that_an_sm_holds_is_read_once() -> None:
+def test_a_row_that_an_sm_or_a_cluster_holds_is_read_once() -> None:
     cost = estimate(kernel(ROWS, M=1024, N=2048), H100)
     assert cost.memory_bytes == 2 * 4 * 1024 * 2048
     assert cost.l2_bytes == 2 * 4 * 1024 * 2048
-    long = estimate(kernel(ROWS, M=1024, N=100_000), H100)
-    assert long.memory_bytes == 3 * 4 * 1024 * 100_000
+    long, bytes_once = kernel(ROWS, M=1024, N=100_000), 2 * 4 * 1024 * 100_000
+    held = estimate(long, H100)
+    assert held.rows is not None
+    assert held.memory_bytes == bytes_once
+    assert estimate(long, TARGETS["sm_80"]).memory_bytes == bytes_once * 3 // 2
+    assert (
+        estimate(kernel(ROWS, M=1024, N=1_000_000), H100).memory_bytes == 3 * 4 * 1024 * 1_000_000
+    )
 
 
 def test_dependent_sweeps_use_as_many_sms_as_there_are_rows() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import loop_cases
 import numpy as np
 import pytest
+import torch
 from harness import apply, interpret, lowered, obeyed, on_host, parse
 from loop_cases import Case
 from test_endings import ORDERS
 from test_printer import nvcc_takes
+from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp
 
+import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel
@@ -95,6 +100,58 @@ def test_a_thread_has_one_point() -> None:
     steps = f"tileify,{SIDE_BY_SIDE.format(4, 4, 1)}"
     with pytest.raises(TextError, match="of blocks that meet in a cluster has one point, not 2"):
         apply(module, steps + ",blockify-launch{block=4 thread=2}")
+
+
+def norm(x: Tensor) -> Sequence[Tensor]:
+    return torch.native_layer_norm(x, [x.shape[-1]], None, None, 1e-5)
+
+
+def softmax(x: Tensor) -> Sequence[Tensor]:
+    largest = x.amax(-1, keepdim=True)
+    power = (x - largest).exp()
+    return power / power.sum(-1, keepdim=True), largest
+
+
+def batch_norm(x: Tensor) -> Sequence[Tensor]:
+    variance, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
+    return (x - mean) * torch.rsqrt(variance + 1e-5), mean, variance
+
+
+def similarity(x: Tensor) -> Sequence[Tensor]:
+    return (torch.nn.functional.cosine_similarity(x, x.flip(0)),)
+
+
+PROGRAMS = (
+    (norm, (3, 40001)),
+    (softmax, (5, 50000)),
+    (batch_norm, (40, 3, 28, 28)),
+    (similarity, (2, 70000)),
+)
+
+
+@pytest.mark.parametrize(("program", "shape"), PROGRAMS)
+def test_few_long_rows(program: Callable[[Tensor], Sequence[Tensor]], shape: Sequence[int]) -> None:
+    """They are held by clusters where a chip has them; what is kept of them is right."""
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 3 + 7
+    compiled = dlc.compile(program, (x,), backend="host", target="sm_90")
+    assert any(" blocks=" in k.schedule for k in compiled.kernels)
+    for found, expected in zip(compiled(x), program(x.double()), strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+    older = dlc.compile(program, (x.to("meta"),), target="sm_80")
+    assert not any(" blocks=" in k.schedule for k in older.kernels)
+
+
+def test_sizes_are_read_as_before() -> None:
+    """A row as long as a size has no fixed shares; rows as many as a size do."""
+    x = torch.randn(3, 40001)
+    for dims, held in (({1: "n"}, False), ({0: "rows"}, True)):
+        shapes = ({at: torch.export.Dim(name, min=2, max=50000) for at, name in dims.items()},)
+        compiled = dlc.compile(norm, (x,), backend="host", target="sm_90", dynamic_shapes=shapes)
+        assert any(" blocks=" in k.schedule for k in compiled.kernels) == held
+        for given in (x, x[:2]) if held else (x, x[:, :31000]):
+            for found, expected in zip(compiled(given), norm(given.double()), strict=True):
+                torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_nvcc_takes_it() -> None:

@@ -72,9 +72,17 @@ class Work:
     """True if a thread takes whole rows: others of its block have none of its iterations."""
 
 
-def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) -> Work:
-    """The work of a kernel on a target, of which `tiled` is computed in tiles."""
-    walk = _Walk(kernel, target, tiled)
+def work_of(
+    kernel: KernelOp,
+    target: Target,
+    tiled: Contraction | None = None,
+    held_bytes: int | None = None,
+) -> Work:
+    """
+    The work of a kernel on a target, of which `tiled` is computed in tiles, and where what keeps a
+    row from one sweep to the next has so many bytes, those of an SM if nothing is said.
+    """
+    walk = _Walk(kernel, target, tiled, held_bytes or target.shared_per_sm)
     walk.visit(kernel.body.block, 1)
     written = sum(_bytes(ref.type, _stored(kernel, ref)) for ref in kernel.output_refs)
     steps, alone = (0, False) if tiled else _steps(kernel.body.block)
@@ -154,6 +162,7 @@ class _Walk:
     kernel: KernelOp
     target: Target
     tiled: Contraction | None
+    held_bytes: int
     flops: float = 0
     loads: float = 0
     memory: dict[object, float] = field(default_factory=dict)
@@ -242,7 +251,7 @@ class _Walk:
         total = _numel(op.ref.type)
         touched = min(points, _reach(op), prod(self.extents.get(a, 1) for a in varies))
         rows = prod(self.extents[a] for a in varies if a in outermost)
-        held = _bytes(op.ref.type, touched / max(rows, 1)) <= self.target.shared_per_sm
+        held = _bytes(op.ref.type, touched / max(rows, 1)) <= self.held_bytes
         sweep = (op.ref, None if held else op.parent)
         known = self.memory.get(sweep, 0)
         size = _bytes(op.ref.type, touched)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
@@ -11,12 +11,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.tile.reads_before_update import reads_before_update
-from dlc.analysis.tile.row_lanes import row_lanes
+from dlc.analysis.tile.row_lanes import (
+    dealt_axis,
+    most_rounds,
+    rounds_along,
+    rounds_of_share,
+    row_lanes,
+)
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.scan_ops import AlongOpBase
-from dlc.dialects.size import Size
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import ceildiv
 from dlc.registry import OptionError
@@ -93,7 +98,7 @@ class CooperativeReducePass(SchedulingPass):
         "rows": Domain((1, 2, 3, 4, 5, 8, 16, 32, 64), least=1, narrowed=lambda s: _rows(s)),
         "vector": Domain((1, 2, 4, 8), least=1, narrowed=lambda s: _vectors(s)),
         "order": Domain(("threads", "rows"), narrowed=lambda s: _orders(s)),
-        "blocks": Domain((1, 2, 3, 4, 8), least=1, narrowed=lambda s: _blocks(s)),
+        "blocks": Domain(tuple(range(1, MAX_CLUSTER + 1)), least=1, narrowed=lambda s: _blocks(s)),
     }
 
     def __post_init__(self) -> None:
@@ -168,7 +173,7 @@ class CooperativeReducePass(SchedulingPass):
         if _reads_stored(kernel):
             raise Decline("it reads what other blocks may have stored")
         assert self.threads is not None
-        rounds = [_rounds(op, self.threads, self.vector) for op in loops]
+        rounds = [_most_rounds(op, self.threads, self.vector) for op in loops]
         if 0 in rounds:
             raise Decline("a loop of it is as long as a size, of which no block has a fixed share")
         if max(rounds) < self.blocks:
@@ -228,21 +233,12 @@ def _rounds_along(op: AxesOp, threads: int, vector: int) -> tuple[list[int], lis
     extents = [op.extent(a) for a in op.axes]
     lanes = [1] * (len(extents) - 1)
     lanes = [*lanes, threads] if _scans(op) else row_lanes(extents, threads, vector)
-    runs = [1] * (len(extents) - 1) + [vector]
-    sides = zip(extents, lanes, runs, strict=True)
-    return lanes, [ceildiv(extent, own * run) for extent, own, run in sides]
+    return lanes, rounds_along(extents, lanes, vector)
 
 
-def _rounds(op: AxesOp, threads: int, vector: int) -> int:
+def _most_rounds(op: AxesOp, threads: int, vector: int) -> int:
     """The most rounds along an axis of a loop that is as long as a number; 0 if none is."""
-    _, rounds = _rounds_along(op, threads, vector)
-    return max((n for n in rounds if not isinstance(n, Size)), default=0)
-
-
-def _shared_axis(rounds: Sequence[int], blocks: int) -> int:
-    """The position of the axis whose rounds are dealt most evenly over so many blocks."""
-    fixed = [n for n, count in enumerate(rounds) if not isinstance(count, Size)]
-    return min(fixed, key=lambda n: ceildiv(rounds[n], blocks) * blocks / rounds[n])
+    return most_rounds(_rounds_along(op, threads, vector)[1])
 
 
 def _deal(
@@ -253,15 +249,11 @@ def _deal(
     short for all of them, the axes before it, too; and the rounds along one of them over blocks.
     """
     axes, (lanes, rounds) = op.axes, _rounds_along(op, threads, vector)
-    among_blocks = None if share is None else axes[_shared_axis(rounds, blocks)]
+    dealt = None if share is None else axes[dealt_axis(rounds, blocks)]
     runs: dict[BlockArgument, Axis] = {}
-    for axis, own, count in zip(axes, lanes, rounds, strict=True):
-        if axis is among_blocks:
-            runs[axis] = Axis(f"{axis.name_hint}o", ceildiv(count, blocks), SERIAL)
-        elif own == 1 and axis is not axes[-1]:
-            runs[axis] = keep(axis, op)
-        else:
-            runs[axis] = Axis(f"{axis.name_hint}o", count, SERIAL)
+    for axis, own, count in zip(axes, lanes, rounds_of_share(rounds, blocks), strict=True):
+        kept = own == 1 and axis is not axes[-1] and axis is not dealt
+        runs[axis] = keep(axis, op) if kept else Axis(f"{axis.name_hint}o", count, SERIAL)
     point = Axis(f"{axes[-1].name_hint}v", vector, REGISTER)
 
     def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
@@ -269,7 +261,7 @@ def _deal(
         for axis, own in zip(reversed(axes), reversed(lanes), strict=True):
             among, left = (left, Expr()) if axis is axes[0] else (left % own, left // own)
             run = e[runs[axis]]
-            if share is not None and axis is among_blocks:
+            if share is not None and axis is dealt:
                 run = Expr.of(share) * runs[axis].extent + run
             found[axis] = run * own + among
             if axis is axes[-1]:
@@ -327,8 +319,8 @@ def _blocks(s: Situation) -> list[Value]:
     loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
     if any(map(_scans, loops)) or launch.block_fold is not None or _reads_stored(s.kernel):
         return [1]
-    rounds = [_rounds(op, threads, vector) for op in loops]
-    return [n for n in (1, 2, 3, 4, 8) if n == 1 or (0 not in rounds and n <= max(rounds))]
+    rounds = [_most_rounds(op, threads, vector) for op in loops]
+    return [*range(1, 2 if 0 in rounds else min(max(rounds), MAX_CLUSTER) + 1)]
 
 
 def _orders(s: Situation) -> tuple[Value, ...]:

@@ -29,19 +29,22 @@
 // CHECK: tile.load %x_smem[%co * 128 + %t * 4 + %cv]
 // CHECK: tile.store {{.*}}, %y[%i, %share * 384 + %co * 128 + %t * 4 + %cv]
 
-// They meet for each reduce, and before any of them ends; one stores what all have.
+// They meet for each reduce, and before any of them ends; a thread reads what the others have, and
+// one stores what all have.
 // BOUND-LABEL: kernel.func @softmax
 // BOUND-SAME: grid 9 block 32 cluster 3
 // BOUND: %share = kernel.index %bid mod 3
 // BOUND: %max_parts = kernel.alloc_shared : memref<1xf32, #kernel.shared>
 // BOUND-NEXT: %all_max_parts = kernel.map_cluster %max_parts
-// BOUND-NEXT: tile.store %max_part_1, %max_parts[0] where (%t < 1)
+// BOUND: tile.store %max_part_1, %max_parts[0] where (%t < 1)
 // BOUND-NEXT: kernel.cluster_barrier
 // BOUND-NEXT: %max = tile.reduce max serial(%share_1 in 3) -> f32 {
-// BOUND-NEXT: tile.load %all_max_parts[%share_1, 0]
+// BOUND-NEXT: tile.load %all_max_parts[%share_1, 0] where (%t < 1) else
+// BOUND: tile.store %max, %max_whole[0] where (%t < 1)
+// BOUND-NEXT: %max_1 = tile.load %max_whole[0]
 // BOUND: kernel.cluster_barrier
 // BOUND: tile.load %all_sum_parts
-// BOUND: tile.store %max, %m[%i] where (%share < 1, %t < 1)
+// BOUND: tile.store %max_1, %m[%i] where (%share < 1, %t < 1)
 // BOUND: tile.store {{.*}}, %y
 // BOUND-NEXT: }
 // BOUND-NEXT: kernel.cluster_barrier

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -66,51 +67,78 @@ def _lower_cluster_fold(launch: tile.LaunchOp, fold: tile.CombineOp, along: Vari
 def _lower_whole_folds(launch: tile.LaunchOp) -> BlockFold | None:
     """
     Replaces the folds of what the blocks of a cluster hold with which each of them goes on: each
-    puts it into its shared memory, all meet, and each folds what all have put there, in order.
+    puts it into its shared memory, all meet, and in each the first thread that has it folds what
+    all have put there, in order, and tells the others of its block.
     """
     found = None
     for fold in launch.whole_folds:
-        place = _fold_whole(launch, fold, variance(launch))
+        barrier = _fold_whole(launch, fold, variance(launch))
         count = prod(map(launch.extent, fold.axes))  # pyright: ignore[reportArgumentType]
-        found = BlockFold(frozenset(fold.axes), place, cluster=count)
-        Rewriter.replace_op(fold, [], place.results)
+        found = BlockFold(frozenset(fold.axes), barrier, cluster=count)
     return found
 
 
-def _fold_whole(launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance) -> tile.ReduceOp:
-    """Puts in front of a fold what replaces it: a value has one place for all threads that have the
-    same."""
-    across = [a for a in launch.axes if a in fold.axes]
-    count = prod(map(launch.extent, across))
-    new: list[Operation] = []
-    places: list[tuple[SSAValue, list[Expr]]] = []
-    stores: list[Operation] = []
-    for value in fold.values:
-        held = HeldValue(launch, fold, value, along[value])
-        threads = launch.axes_of(THREAD)
-        own = [axis for axis in threads if axis in held.along]
-        first = [Expr() - Expr.of(axis) for axis in threads if axis not in own]
-        shape = _shape(launch, held, prod(map(launch.extent, own)))
-        buffer = kernel.AllocSharedOp(value.type, shape)
-        blocks = kernel.MapClusterOp(buffer.result, count)
-        buffer.result.name_hint = f"{held.name.removesuffix('_part')}_parts"
-        blocks.result.name_hint = f"all_{buffer.result.name_hint}"
-        number = running_number(launch, own)
-        at = [*map(Expr.of, held.held), number, *map(Expr.of, held.run)]
-        stores.append(tile.StoreOp(value, buffer.result, at, first))
-        places.append((blocks.result, at))
-        new += [buffer, blocks]
-    new += [*stores, kernel.ClusterBarrierOp()]
+def _fold_whole(launch: tile.LaunchOp, fold: tile.CombineOp, along: Variance) -> Operation:
+    """Replaces a fold; gives the barrier where its blocks meet."""
+    count = prod(launch.extent(a) for a in launch.axes if a in fold.axes)
+    held = [HeldValue(launch, fold, value, along[value]) for value in fold.values]
+    values = [_Kept(launch, v) for v in held]
+    parts = [v.allocate(f"{v.name}_parts") for v in values]
+    maps = [kernel.MapClusterOp(part.result, count) for part in parts]
+    for part, blocks in zip(parts, maps, strict=True):
+        blocks.result.name_hint = f"all_{part.result.name_hint}"
+    types = [v.type for v in fold.values]
+    identity = fold.monoid.identity(types)
+    unread = [arith.ConstantOp(a) for a in identity]  # pyright: ignore[reportArgumentType]
+    sides = list(zip(values, maps, unread, strict=True))
 
     def loads(_: Sequence[SSAValue], number: Expr) -> list[tile.LoadOp]:
-        return [tile.LoadOp(ref, [number, *at]) for ref, at in places]
+        return [
+            tile.LoadOp(blocks.result, [number, *v.at], v.first, other.result if v.first else None)
+            for v, blocks, other in sides
+        ]
 
-    words = sum(HeldValue(launch, fold, v, along[v]).words for v in fold.values)
-    total = fold_parts(launch, fold, words, loads)
-    for op in (*new, total):
+    total = fold_parts(launch, fold, sum(v.words for v in held), loads)
+    stores = [v.store(x, part) for v, x, part in zip(values, fold.values, parts, strict=True)]
+    barrier = kernel.ClusterBarrierOp()
+    wholes = [v.allocate(f"{v.name}_whole") for v in values]
+    told = [v.store(x, ref) for v, x, ref in zip(values, total.results, wholes, strict=True)]
+    heard = [tile.LoadOp(ref.result, v.at) for v, ref in zip(values, wholes, strict=True)]
+    new = [*parts, *maps, *unread, *stores, barrier, total, *wholes, *told, *heard]
+    for op in new:
         op.location = fold.location
-    Rewriter.insert_op([*new, total], InsertPoint.before(fold))
-    return total
+    Rewriter.insert_op(new, InsertPoint.before(fold))
+    for load, result in zip(heard, fold.results, strict=True):
+        load.result.name_hint = result.name_hint
+    Rewriter.replace_op(fold, [], [load.result for load in heard])
+    return barrier
+
+
+class _Kept:
+    """A value that threads have in shared memory, once for all of them that have the same."""
+
+    def __init__(self, launch: tile.LaunchOp, held: HeldValue) -> None:
+        threads = launch.axes_of(THREAD)
+        own = [axis for axis in threads if axis in held.along]
+        self.name = held.name.removesuffix("_part")
+        self.first = [Expr() - Expr.of(axis) for axis in threads if axis not in own]
+        """What holds for the first thread that has it."""
+        self.at = [
+            *map(Expr.of, held.held),
+            running_number(launch, own),
+            *map(Expr.of, held.run),
+        ]
+        self._type = held.value.type
+        self._shape = _shape(launch, held, prod(map(launch.extent, own)))
+
+    def allocate(self, name: str) -> kernel.AllocSharedOp:
+        buffer = kernel.AllocSharedOp(self._type, self._shape)
+        buffer.result.name_hint = name
+        return buffer
+
+    def store(self, value: SSAValue, buffer: kernel.AllocSharedOp) -> tile.StoreOp:
+        """One thread stores what all have."""
+        return tile.StoreOp(value, buffer.result, self.at, self.first)
 
 
 def _fold_shares(
