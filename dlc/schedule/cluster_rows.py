@@ -4,7 +4,8 @@ in shared memory from one sweep to the next, and goes on with what all of them r
 
 Two things speak for it: rows that no block can hold are read once, and few rows are read by more
 SMs than there are rows. What it costs is a meeting of the cluster for each reduce, and one at the
-end; where an SM has one block at a time, nothing else of it runs while that waits.
+end, which waits for no writes; where an SM has one block at a time, nothing else of it runs while
+that waits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.endings import meeting_clocks
 from dlc.schedule.long_sums import accumulator_count, long_sums
 from dlc.schedule.rows import RESERVED, RowPlan, exchanged, reduced_rows
 from dlc.target import MAX_CLUSTER, SECTOR_BYTES, Target
@@ -39,8 +41,8 @@ class ClusterRows:
 
     plan: RowPlan
     row_count: int
-    meetings: int
-    """Of a cluster."""
+    folds: int
+    """Of what the blocks of a cluster reduce."""
     words: int
     """Words of a row that its reduces give."""
     exchanged: int
@@ -76,7 +78,7 @@ class ClusterRows:
         target, blocks = self.target, self.blocks
         used = self.used
         busiest = target.busiest_share(blocks, self.plan.blocks, self.resident)
-        waits = self.meetings * target.cluster_barrier + (self.meetings - 1) * target.cluster_clocks
+        waits = meeting_clocks(self.folds, target)
         read = self.words * self.plan.blocks * self.plan.rows
         waits += read * SECTOR_BYTES / target.cluster_bytes
         waiting = target.start_seconds + waits / target.clock
@@ -95,7 +97,7 @@ def cluster_rows(kernel: loop.KernelOp, target: Target) -> Iterator[ClusterRows]
     more than one sweep, where a block has no room for them or where there are fewer than SMs.
     """
     plan = reduced_rows(kernel, target) if target.has("cluster") else None
-    if plan is None or plan.parts > 1 or _reads_stored(kernel):
+    if plan is None or plan.parts > 1 or kernel.zeroed_refs or _reads_stored(kernel):
         return
     outer = outer_loop(kernel)
     sweeps = [op for op in (outer or kernel).body.block.ops if isinstance(op, AxesOp)]
@@ -125,7 +127,7 @@ def cluster_rows(kernel: loop.KernelOp, target: Target) -> Iterator[ClusterRows]
             )
             each = sum(exchanged(op, threads, target) for op in reduces)
             words = sum(register_words(r.type) for op in reduces for r in op.results)
-            found = ClusterRows(own, row_count, len(reduces) + 1, words, each, target)
+            found = ClusterRows(own, row_count, len(reduces), words, each, target)
             if found.resident * found.block_threads >= LEAST_OF_SM:
                 yield found
 

@@ -103,18 +103,26 @@ def last_block_seconds(parts: Parts, target: Target) -> float:
     return size / rate + ARRIVALS * target.latency_seconds + reading
 
 
+def meeting_clocks(folds: int, target: Target) -> int:
+    """
+    Clocks that blocks of a cluster wait: for each fold until all hold their parts, and for what
+    comes of them; and until all have read, where a barrier waits for no writes, and is a way there
+    and back.
+    """
+    return folds * (target.cluster_barrier + target.cluster_clocks) + target.cluster_clocks
+
+
 def cluster_seconds(parts: Parts, target: Target, resident: int = 1) -> float:
     """
-    Writing the parts to shared memory, meeting when all hold theirs, reading a share of all of
-    them, of the blocks of the SM that has most, which read about as much as they hold, and meeting
-    when these have been read: that barrier waits for no writes, and is a way there and back. The
-    blocks that an SM runs at once meet at the same time.
+    Writing the parts to shared memory, and reading a share of all of them, of the blocks of the SM
+    that has most, which read about as much as they hold. The blocks that an SM runs at once meet at
+    the same time.
     """
     blocks = target.busiest_share(parts.groups * parts.count, parts.count, resident)
     held = 4 * parts.group_words
     writing = held / (BANKS * BANK_BYTES)
     reading = held * (parts.count - 1) / parts.count / target.cluster_bytes
-    waiting = 2 * target.cluster_clocks + target.cluster_barrier
+    waiting = meeting_clocks(1, target)
     return (blocks * (writing + reading) + ceil(blocks / resident) * waiting) / target.clock
 
 
