@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.size import check_sizes
 
 
@@ -33,3 +34,22 @@ def verify_axis(axis: IntegerAttr, tensor: SSAValue) -> None:
     rank = len(shape_of(tensor))
     if not 0 <= axis.value.data < rank:
         raise VerifyException(f"expected an axis from 0 to {rank - 1}, found {axis.value.data}")
+
+
+def verify_map(map: AffineMap, rank: int, indices: int, tensor: SSAValue) -> None:
+    """VerifyException unless a map of dimensions and indices gives subscripts of a tensor."""
+    if map.num_dims != rank + indices:
+        raise VerifyException(f"expected a map over {rank} dimensions and {indices} indices")
+    if len(map.results) != len(shape_of(tensor)):
+        raise VerifyException(
+            f"expected {len(shape_of(tensor))} subscripts for {tensor.type}, found "
+            f"{len(map.results)}"
+        )
+
+
+def verify_same_element(result: SSAValue, source: SSAValue) -> None:
+    """VerifyException unless a result has its source's type of element."""
+    if element_of(result) != element_of(source):
+        raise VerifyException(
+            f"expected a result of element type {element_of(source)}, found {element_of(result)}"
+        )

@@ -24,7 +24,7 @@ from dlc.dialects.directives import Name
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.sized_types import sized_tensor
-from dlc.dialects.tensor_checks import shown, verify_sizes
+from dlc.dialects.tensor_checks import shown, verify_map, verify_same_element, verify_sizes
 from dlc.dialects.tensor_directives import Gathered, Tensors, Walked
 
 
@@ -73,20 +73,8 @@ class GatherOp(IRDLOperation):
                 )
             if element_of(index) != i64:
                 raise VerifyException(f"expected indices of type i64, found {element_of(index)}")
-        if self.map.data.num_dims != len(shape) + len(self.indices):
-            raise VerifyException(
-                f"expected a map over {len(shape)} dimensions and {len(self.indices)} indices"
-            )
-        if len(self.map.data.results) != len(shape_of(self.source)):
-            raise VerifyException(
-                f"expected {len(shape_of(self.source))} subscripts for {self.source.type}, found "
-                f"{len(self.map.data.results)}"
-            )
-        if element_of(self.result) != element_of(self.source):
-            raise VerifyException(
-                f"expected a result of element type {element_of(self.source)}, found "
-                f"{element_of(self.result)}"
-            )
+        verify_map(self.map.data, len(shape), len(self.indices), self.source)
+        verify_same_element(self.result, self.source)
 
 
 @irdl_op_definition
@@ -163,8 +151,4 @@ class FoldOp(IRDLOperation):
         walked = [e for e in map.results if rank in e.used_dims()]
         if walked != [AffineExpr.dimension(rank)]:
             raise VerifyException("expected one subscript that is the place, which no other has")
-        if element_of(self.result) != element_of(self.source):
-            raise VerifyException(
-                f"expected a result of element type {element_of(self.source)}, found "
-                f"{element_of(self.result)}"
-            )
+        verify_same_element(self.result, self.source)

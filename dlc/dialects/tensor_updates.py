@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import verify_exact
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.sized_types import sized_tensor
-from dlc.dialects.tensor_checks import shown, verify_sizes
+from dlc.dialects.tensor_checks import shown, verify_map, verify_same_element, verify_sizes
 from dlc.dialects.tensor_directives import Scattered, Tensors
 
 
@@ -71,17 +71,5 @@ class ScatterAddOp(IRDLOperation):
                 raise VerifyException(
                     f"expected indices of type i64 and shape {shown(shape)}, found {index.type}"
                 )
-        if self.map.data.num_dims != len(shape) + len(self.indices):
-            raise VerifyException(
-                f"expected a map over {len(shape)} dimensions and {len(self.indices)} indices"
-            )
-        if len(self.map.data.results) != len(shape_of(self.result)):
-            raise VerifyException(
-                f"expected {len(shape_of(self.result))} subscripts for {self.result.type}, found "
-                f"{len(self.map.data.results)}"
-            )
-        if element_of(self.result) != element_of(self.source):
-            raise VerifyException(
-                f"expected a result of element type {element_of(self.source)}, found "
-                f"{element_of(self.result)}"
-            )
+        verify_map(self.map.data, len(shape), len(self.indices), self.result)
+        verify_same_element(self.result, self.source)

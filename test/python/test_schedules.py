@@ -20,6 +20,7 @@ import loop_cases
 import pytest
 from fuzzing.schedules import THEN, as_schedule, random_schedule
 from harness import STEPS, apply, interpret, lowered, obeyed, on_host, read_back, scheduled
+from test_rings import LAUNCHES
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.remarks import collect
@@ -351,13 +352,6 @@ def test_default_schedules(family: Family) -> None:
             if WHOLE:
                 check(family.case, module, f"{target}: dlc's schedule to {step}")
         check(family.case, module, f"{target}: dlc's schedule")
-
-
-LAUNCHES = [
-    {"async_mode": mode, "order": order, "seed": 7}
-    for mode in ("late", "early")
-    for order in ("forward", "reverse", "random")
-]
 
 
 @every_family
