@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from dlc import plugins
+from dlc.plugin_sources import PluginError, said
 from dlc.plugins import DLC
 
 Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
@@ -174,10 +175,8 @@ def _is_fit(name: str, placed: plugins.Placed) -> bool:
 
     try:
         made = plugins.resolve(plugins.PASSES, name)
-    except plugins.PluginError as error:
-        _refuse(
-            name, f"its pass '{name}' cannot be loaded: {plugins.said(error.__cause__ or error)}"
-        )
+    except PluginError as error:
+        _refuse(name, f"its pass '{name}' cannot be loaded: {said(error.__cause__ or error)}")
         return False
     kind = "SchedulingPass" if placed.is_step else "ModulePass"
     if not (isinstance(made, type) and issubclass(made, ModulePass)) or (

@@ -26,7 +26,8 @@ from xdsl.utils.target import Target
 from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.passes import APART, STEPS
-from dlc.plugins import DLC, PluginError, Table
+from dlc.plugin_sources import PluginError, said
+from dlc.plugins import DLC, Table
 
 DLC.dialect("math", "dlc.dialects.math_functions:Math")
 DLC.dialect("size", "dlc.dialects.size:Sizes")
@@ -85,7 +86,7 @@ def _universe() -> Universe:
     try:
         return Universe.get_multiverse()
     except Exception as error:
-        why = f"what entry points of xdsl.universe name is left out: {plugins.said(error)}"
+        why = f"what entry points of xdsl.universe name is left out: {said(error)}"
         plugins.LOGGER.warning("warning: %s", why)
         return XDSL_UNIVERSE
 

@@ -77,9 +77,12 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.file_kinds": "what files are for",
         "dlc.notebook": "programs in notebooks",
         "dlc.garbage": "when it is collected",
+        "dlc.plugin_sources": "where plug-ins come from",
+    },
+    {
+        "dlc.escapes": "strings of programs in texts of other languages",
         "dlc.source_files": "what keys of code are of",
     },
-    {"dlc.escapes": "strings of programs in texts of other languages"},
 )
 """Top to bottom, each part with what it is: a module imports from its own part and from below."""
 

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from dlc import plugins
 from dlc.passes import APART, steps
-from dlc.plugins import PluginError
+from dlc.plugin_sources import PluginError
 from dlc.registry import describe, get_pass, pass_factories
 from dlc.text import table
 

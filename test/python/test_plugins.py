@@ -12,7 +12,7 @@ import pytest
 from caches import own_cache
 from forked import forked_python
 
-from dlc import plugins
+from dlc import plugin_sources, plugins
 
 STEP = '''
 """Blocks are numbered along another axis."""
@@ -428,8 +428,8 @@ def test_caches_tell_what_a_plugin_imports_apart(folder: Path):
 
     def keys() -> tuple[str, str]:
         return (
-            plugins._of_file(str(folder / "order.py")).digest,
-            plugins._of_file(str(folder / "whole" / "mine" / "order.py")).digest,
+            plugin_sources.of_file(str(folder / "order.py")).digest,
+            plugin_sources.of_file(str(folder / "whole" / "mine" / "order.py")).digest,
         )
 
     beside, inside = keys()
