@@ -50,9 +50,10 @@ from dlc.dialects.directives import (
     Value,
     Where,
 )
+from dlc.ir.affine_forms import from_affine, to_maps
 from dlc.ir.attributes import INDEX, index_attr
 from dlc.ir.bounds import bounds, never, sure
-from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_maps, top_of
+from dlc.ir.expr import Expr, FloorDiv, Range, range_of, top_of
 from dlc.ir.quick_operations import segment_sizes
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]

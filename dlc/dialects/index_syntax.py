@@ -187,7 +187,7 @@ def _flatten(expr: AffineExpr) -> tuple[Terms, int]:
 
 
 def _build(terms: Terms, constant: int) -> AffineExpr:
-    """The sum in the form that `dlc.ir.expr.to_affine` gives, so that texts agree."""
+    """The sum in the form that `dlc.ir.affine_forms.to_affine` gives, so that texts agree."""
     parts: list[AffineExpr] = [
         e if c == 1 else AffineBinaryOpExpr(AffineBinaryOpKind.Mul, e, AffineConstantExpr(c))
         for e, c in terms

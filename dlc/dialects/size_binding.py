@@ -33,7 +33,8 @@ from dlc.dialects.size import SizeAttr, number_attribute, numbers_attribute
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.sized_types import SizedStridesAttr, SizesAttr, sized_memref, sized_tensor
 from dlc.dialects.tensor_ir import IndexMapOp
-from dlc.ir.expr import Expr, from_affine, to_map
+from dlc.ir.affine_forms import from_affine, to_map
+from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size
 
 

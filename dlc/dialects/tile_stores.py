@@ -36,7 +36,8 @@ from dlc.dialects.access import (
 from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, loops_around
 from dlc.dialects.directives import Across, At, StoreTypes
 from dlc.dialects.warp_boxes import warp_boxes
-from dlc.ir.expr import Expr, to_maps
+from dlc.ir.affine_forms import to_maps
+from dlc.ir.expr import Expr
 
 
 @irdl_op_definition

@@ -16,8 +16,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, loop
 from dlc.dialects.directives import sizes_map
+from dlc.ir.affine_forms import from_affine
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr
 from dlc.passes import STEPS
 
 NEST = """

@@ -24,8 +24,9 @@ from dlc.dialects.axes import REGISTER, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.point_ops import extent_of_register
 from dlc.dialects.ring_ops import TMA, slot_type
+from dlc.ir.affine_forms import Form, form_of, value_of
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr, Form, form_of, value_of
+from dlc.ir.expr import Expr
 from dlc.target import BANK_BYTES, SECTOR_BYTES, WIDEST_ACCESS
 
 Filling = tile.StageOp | tile.ComputeOp | tile.FillOp

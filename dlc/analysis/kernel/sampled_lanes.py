@@ -20,8 +20,9 @@ from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
+from dlc.ir.affine_forms import Form, form_of, value_of
 from dlc.ir.analyses import Analyses
-from dlc.ir.expr import Expr, Form, form_of, value_of
+from dlc.ir.expr import Expr
 from dlc.target import WARP
 
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2

@@ -17,8 +17,9 @@ from dlc.dialects.axes import FRAGMENT
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import UNIT, Groups, shape_of, strides_of
 from dlc.dialects.mma_layouts import Fragment
+from dlc.ir.affine_forms import from_affine
 from dlc.ir.bounds import within
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr
 
 At = dict[SSAValue, Expr]
 """What axes are at an element."""

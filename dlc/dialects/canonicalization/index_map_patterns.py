@@ -24,9 +24,10 @@ from dlc.dialects.loop import ForOp
 from dlc.dialects.size import symbols_around
 from dlc.dialects.size_index import SizeIndexOp, size_expr, sizes_in
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp
+from dlc.ir.affine_forms import from_affine, to_map
 from dlc.ir.bounds import never, sure
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, to_map
+from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, ops_of, set_ops
 from dlc.ir.sizes import NeedsNumber, Size, Symbol
 

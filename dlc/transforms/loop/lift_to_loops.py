@@ -28,9 +28,10 @@ from dlc.dialects.layouts import strides_of
 from dlc.dialects.size import ReshapeOp, ValueOp, needing_numbers, symbols_in
 from dlc.dialects.size_index import SizeIndexOp, size_expr
 from dlc.dialects.sized_types import sizes_of
+from dlc.ir.affine_forms import from_affine
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
 from dlc.ir.sizes import Size, Symbol, several
 from dlc.ir.structure import structure

@@ -32,8 +32,8 @@ from dlc.dialects.size import (
     symbols_in,
 )
 from dlc.dialects.size_binding import Binding
+from dlc.ir.affine_forms import to_map
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import to_map
 from dlc.ir.reshaping import dimension_values, reshaped
 from dlc.ir.sizes import Bounds, NeedsNumber, Size, is_packed
 from dlc.registry import OptionError

@@ -18,7 +18,7 @@ from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.size import ReshapeOp, in_memory
 from dlc.dialects.sized_types import sized_tensor
-from dlc.ir.expr import to_map
+from dlc.ir.affine_forms import to_map
 from dlc.ir.reshaping import dimension_values, reshaped
 from dlc.ir.sizes import NeedsNumber
 from dlc.transforms.tensor.unflattening.parts_of_dimensions import (

@@ -42,7 +42,8 @@ from dlc.dialects.axes import SERIAL
 from dlc.dialects.mma_layouts import WARP_SUMS
 from dlc.dialects.point_ops import extent_of_register
 from dlc.dialects.warp_boxes import COLUMNS, WarpBoxes, warp_boxes
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.affine_forms import from_affine
+from dlc.ir.expr import Expr
 from dlc.target import WARP
 from dlc.transforms.kernel.lowering.register_lowering import RegisterLowering
 

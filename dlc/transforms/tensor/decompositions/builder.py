@@ -23,7 +23,8 @@ from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.size import ReshapeOp, symbols_around
 from dlc.dialects.size_index import SizeIndexOp, size_expr, sizes_in
 from dlc.dialects.sized_types import sized_tensor
-from dlc.ir.expr import Expr, to_map
+from dlc.ir.affine_forms import to_map
+from dlc.ir.expr import Expr
 from dlc.ir.provenance import numbered, set_ops, set_value
 from dlc.ir.reshaping import dimension, dimension_values, fixed, reshaped
 from dlc.ir.sizes import Bounds, NeedsNumber, Size
