@@ -40,16 +40,8 @@ from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.directives import (
-    At,
-    Else,
-    LoadTypes,
-    SelectTypes,
-    StoreTypes,
-    Types,
-    Value,
-    Where,
-)
+from dlc.dialects.directives import At, Else, Value, Where
+from dlc.dialects.type_directives import LoadTypes, SelectTypes, StoreTypes, Types
 from dlc.ir.affine_forms import from_affine, to_maps
 from dlc.ir.attributes import INDEX, index_attr
 from dlc.ir.bounds import bounds, never, sure

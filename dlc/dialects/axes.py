@@ -33,15 +33,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.directives import (
-    parse_extent,
-    parse_result_types,
-    print_result_types,
-    sizes_in,
-    sizes_map,
-)
+from dlc.dialects.directives import parse_extent, sizes_in, sizes_map
 from dlc.dialects.size_index import size_bounds, size_expr, size_hint
 from dlc.dialects.sized_types import SizesAttr
+from dlc.dialects.type_directives import parse_result_types, print_result_types
 from dlc.ir.attributes import INDEX, names_attr
 from dlc.ir.expr import Expr, Range
 from dlc.ir.sizes import NeedsNumber, Size

@@ -24,10 +24,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase, index_parts
 from dlc.dialects.axes import REGISTER, AxesOp, Over, axes_properties
-from dlc.dialects.directives import At, MemRef
+from dlc.dialects.directives import At
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.staging import SharedAttr, verify_buffer
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 

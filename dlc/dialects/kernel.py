@@ -61,7 +61,7 @@ from dlc.dialects.access import (
     index_parts,
 )
 from dlc.dialects.canonical import ArithConstants
-from dlc.dialects.directives import SameType, Where
+from dlc.dialects.directives import Where
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
@@ -97,6 +97,7 @@ from dlc.dialects.kernel_wgmma import (
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.size_index import WIDEST, size_expr
+from dlc.dialects.type_directives import SameType
 from dlc.dialects.views import ViewOp, WholeOp
 from dlc.ir.attributes import INDEX, i64_attr
 from dlc.ir.bounds import never, sure

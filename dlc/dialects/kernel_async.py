@@ -27,8 +27,9 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts, verify_maps
-from dlc.dialects.directives import Conditions, MemRef, Subscripts
+from dlc.dialects.directives import Conditions, Subscripts
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.attributes import i64_attr
 from dlc.ir.expr import Expr
 

@@ -42,12 +42,13 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, element_type, index_parts
-from dlc.dialects.directives import At, MemRef, SameType
+from dlc.dialects.directives import At
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import UNIT, Groups, shape_of, static_shape, strides_of
 from dlc.dialects.mma_layouts import Fragment, MmaAttr, row_fragment
+from dlc.dialects.type_directives import MemRef, SameType
 from dlc.ir.expr import Expr
 from dlc.target import WARP, target_of
 

@@ -45,7 +45,7 @@ from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import index_parts
-from dlc.dialects.directives import Conditions, MemRef, map_of
+from dlc.dialects.directives import Conditions, map_of
 from dlc.dialects.kernel_clusters import ReachesOthers, cluster_of
 from dlc.dialects.kernel_func import FuncOp, verify_chip
 from dlc.dialects.kernel_mbarriers import (
@@ -58,6 +58,7 @@ from dlc.dialects.kernel_mbarriers import (
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.places import parse_places, print_places
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.bounds import bounds
 from dlc.ir.expr import Expr
 

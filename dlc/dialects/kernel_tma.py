@@ -57,11 +57,12 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
-from dlc.dialects.directives import Conditions, MemRef, map_of
+from dlc.dialects.directives import Conditions, map_of
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
 from dlc.dialects.places import parse_places, print_places
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.bounds import bounds, within
 from dlc.ir.elements import ELEMENTS, find_element
 from dlc.ir.expr import Expr

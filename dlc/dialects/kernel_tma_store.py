@@ -49,12 +49,13 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
-from dlc.dialects.directives import Conditions, MemRef
+from dlc.dialects.directives import Conditions
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_shared, memref_of
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, holds_box, verify_coordinates
 from dlc.dialects.places import parse_places, print_places
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.expr import Expr
 
 

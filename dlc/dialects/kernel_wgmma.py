@@ -57,13 +57,14 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, element_type, index_parts
-from dlc.dialects.directives import At, Conditions, MemRef
+from dlc.dialects.directives import At, Conditions
 from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
 from dlc.dialects.mma_layouts import FACTORS, HELD_FACTOR, MmaAttr
 from dlc.dialects.places import parse_places, print_places
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 from dlc.target import WARPGROUP, Feature, Target

@@ -65,15 +65,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.axes import new_body
-from dlc.dialects.directives import (
-    At,
-    KnownRef,
-    MemRef,
-    parse_extent,
-    parse_memref_type,
-    sizes_in,
-    sizes_map,
-)
+from dlc.dialects.directives import At, parse_extent, sizes_in, sizes_map
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_at, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
@@ -82,6 +74,7 @@ from dlc.dialects.register_counts import set_obstacle
 from dlc.dialects.size_index import size_expr
 from dlc.dialects.sized_types import SizesAttr
 from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, steps_attr, verify_buffer
+from dlc.dialects.type_directives import KnownRef, MemRef, parse_memref_type
 from dlc.ir.attributes import i64_array
 from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr

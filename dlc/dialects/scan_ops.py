@@ -34,8 +34,9 @@ from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
-from dlc.dialects.directives import Name, SameType, Value
+from dlc.dialects.directives import Name, Value
 from dlc.dialects.nest_ops import verify_monoid
+from dlc.dialects.type_directives import SameType
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.quick_operations import segment_sizes

@@ -36,13 +36,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, LoadOpBase, YieldOpBase, index_parts
 from dlc.dialects.axes import THREAD, AxesOp, Over, axes_properties
-from dlc.dialects.directives import (
-    At,
-    MemRef,
-)
+from dlc.dialects.directives import At
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.nest_ops import ReduceOpBase
+from dlc.dialects.type_directives import MemRef
 from dlc.ir.attributes import i64_array
 from dlc.ir.expr import Expr
 

@@ -35,7 +35,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from dlc.dialects.directives import map_of, parse_type_of
+from dlc.dialects.directives import map_of
 from dlc.dialects.index_syntax import (
     Dims,
     parse_conditions,
@@ -43,6 +43,7 @@ from dlc.dialects.index_syntax import (
     print_subscripts,
     print_where,
 )
+from dlc.dialects.type_directives import parse_type_of
 
 
 def _parse_tensor(parser: Parser) -> TensorType:

@@ -50,7 +50,7 @@ from xdsl.traits import ConstantLike, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.directives import Name, ResultTypes
+from dlc.dialects.directives import Name
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.scan_ops import verify_sorted
@@ -60,6 +60,7 @@ from dlc.dialects.tensor_checks import shown, verify_axis, verify_scalar, verify
 from dlc.dialects.tensor_directives import Bound, Ranked, Sources, Tensors
 from dlc.dialects.tensor_reads import FoldOp, GatherOp
 from dlc.dialects.tensor_updates import ScatterAddOp
+from dlc.dialects.type_directives import ResultTypes
 from dlc.ir.sizes import Size
 
 Scalar = FloatAttr | IntegerAttr

@@ -22,8 +22,9 @@ from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.axes import BLOCK, THREAD, AxesOp, launch_of
-from dlc.dialects.directives import Name, SameType
+from dlc.dialects.directives import Name
 from dlc.dialects.nest_ops import verify_monoid
+from dlc.dialects.type_directives import SameType
 from dlc.ir.bounds import least, most
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.quick_operations import segment_sizes

@@ -34,7 +34,8 @@ from dlc.dialects.access import (
     verify_maps,
 )
 from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, loops_around
-from dlc.dialects.directives import Across, At, StoreTypes
+from dlc.dialects.directives import Across, At
+from dlc.dialects.type_directives import StoreTypes
 from dlc.dialects.warp_boxes import warp_boxes
 from dlc.ir.affine_forms import to_maps
 from dlc.ir.expr import Expr

@@ -46,12 +46,12 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.directives import SameType
 from dlc.dialects.host_order import PartOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, element_of, shape_of, strides_of
 from dlc.dialects.size import LiesWithin
 from dlc.dialects.sized_types import sized_tensor
+from dlc.dialects.type_directives import SameType
 from dlc.ir.attributes import i64_array
 
 
