@@ -31,9 +31,10 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, YieldOpBase
+from dlc.dialects.access import YieldOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import parse_extent, sizes_in, sizes_map
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.size_index import size_bounds, size_expr, size_hint
 from dlc.dialects.sized_types import SizesAttr
 from dlc.dialects.type_directives import parse_result_types, print_result_types

@@ -22,9 +22,10 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, YieldOpBase, index_parts
+from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import REGISTER, AxesOp, Over, axes_properties
 from dlc.dialects.directives import At
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.staging import SharedAttr, verify_buffer

@@ -51,18 +51,11 @@ from xdsl.irdl import (
 from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import (
-    AtomicAddOpBase,
-    IndexedOp,
-    IndexOpBase,
-    LoadOpBase,
-    SelectOpBase,
-    StoreOpBase,
-    index_parts,
-)
+from dlc.dialects.access import AtomicAddOpBase, IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Where
 from dlc.dialects.effects import AllocatesResult
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_blocks import LastBlockOp, verify_first_threads
 from dlc.dialects.kernel_clusters import ClusterBarrierOp, MapClusterOp

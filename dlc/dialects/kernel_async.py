@@ -26,8 +26,8 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts, verify_maps
 from dlc.dialects.directives import Conditions, Subscripts
+from dlc.dialects.indexed_op import IndexedOp, index_parts, verify_maps
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
 from dlc.dialects.type_directives import MemRef
 from dlc.ir.attributes import i64_attr

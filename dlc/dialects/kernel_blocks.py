@@ -26,8 +26,8 @@ from xdsl.irdl import (
 from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_func import FuncOp
 from dlc.dialects.kernel_parts import PartOp
 from dlc.ir.expr import Expr

@@ -44,10 +44,10 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At, Conditions, map_of, mentioned, set_map
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_expr, print_expr
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 

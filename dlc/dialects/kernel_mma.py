@@ -41,8 +41,9 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, element_type, index_parts
+from dlc.dialects.access import element_type
 from dlc.dialects.directives import At
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared

@@ -44,8 +44,8 @@ from xdsl.printer import Printer
 from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import index_parts
 from dlc.dialects.directives import Conditions, map_of
+from dlc.dialects.indexed_op import index_parts
 from dlc.dialects.kernel_clusters import ReachesOthers, cluster_of
 from dlc.dialects.kernel_func import FuncOp, verify_chip
 from dlc.dialects.kernel_mbarriers import (

@@ -56,8 +56,8 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import Conditions, map_of
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of

@@ -48,8 +48,8 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import Conditions
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_shared, memref_of

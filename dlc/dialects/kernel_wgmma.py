@@ -56,8 +56,9 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, element_type, index_parts
+from dlc.dialects.access import element_type
 from dlc.dialects.directives import At, Conditions
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_func import enclosing_func, verify_chip
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import is_local, is_shared, memref_of

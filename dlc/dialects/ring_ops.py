@@ -63,11 +63,11 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.axes import new_body
 from dlc.dialects.directives import At, parse_extent, sizes_in, sizes_map
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_at, print_subscripts
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.register_counts import set_obstacle

@@ -33,8 +33,8 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import Name, Value
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.type_directives import SameType
 from dlc.ir.expr import Expr

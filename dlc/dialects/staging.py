@@ -34,9 +34,10 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, LoadOpBase, YieldOpBase, index_parts
+from dlc.dialects.access import LoadOpBase, YieldOpBase
 from dlc.dialects.axes import THREAD, AxesOp, Over, axes_properties
 from dlc.dialects.directives import At
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.nest_ops import ReduceOpBase

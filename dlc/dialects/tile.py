@@ -60,14 +60,7 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import (
-    IndexedOp,
-    IndexOpBase,
-    LoadOpBase,
-    SelectOpBase,
-    YieldOpBase,
-    index_parts,
-)
+from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, YieldOpBase
 from dlc.dialects.axes import (
     BLOCK,
     FRAGMENT,
@@ -81,6 +74,7 @@ from dlc.dialects.cluster_checks import verify_clusters
 from dlc.dialects.directives import At
 from dlc.dialects.fragment_checks import verify_fragments
 from dlc.dialects.holding import HeldAttr, HoldOp, ShareOp
+from dlc.dialects.indexed_op import IndexedOp, index_parts
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.launch_checks import (
     block_fold,

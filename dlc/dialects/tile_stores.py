@@ -26,15 +26,10 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import (
-    AtomicAddOpBase,
-    Replace,
-    StoreOpBase,
-    verify_exact,
-    verify_maps,
-)
+from dlc.dialects.access import AtomicAddOpBase, StoreOpBase, verify_exact
 from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, loops_around
 from dlc.dialects.directives import Across, At
+from dlc.dialects.indexed_op import Replace, verify_maps
 from dlc.dialects.type_directives import StoreTypes
 from dlc.dialects.warp_boxes import warp_boxes
 from dlc.ir.affine_forms import to_maps

@@ -21,7 +21,7 @@ from dlc.backend.host.host_backend import host_arguments
 from dlc.backend.host.host_kernel import HostKernel, compile_all
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel, loop
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.error_report import format_error
 from dlc.ir.bounds import within

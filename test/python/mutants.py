@@ -35,7 +35,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_clusters import cluster_of
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_of_cluster, is_shared

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dlc.dialects import host, kernel
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.host_order import Extent
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.size import in_memory
 
 

@@ -24,7 +24,7 @@ from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.roles import computing_threads, producer_branch
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_of_cluster, is_shared, memref_of
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.kernel_wgmma import WgmmaOpBase

@@ -15,8 +15,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, AxesOp, loops_around
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.size_index import SizeIndexOp
 from dlc.ir.bounds import least, most

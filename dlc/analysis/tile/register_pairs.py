@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp, indexed_ops
 from dlc.dialects.axes import REGISTER, THREAD
+from dlc.dialects.indexed_op import IndexedOp, indexed_ops
 from dlc.ir.expr import Expr, FloorDiv, Mod
 
 

@@ -14,8 +14,9 @@ from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.analysis.tile.launch_boxes import slab_bytes
 from dlc.analysis.tile.overwriting import overwritten
 from dlc.dialects import tile
-from dlc.dialects.access import StoreOpBase, indexed_ops
+from dlc.dialects.access import StoreOpBase
 from dlc.dialects.axes import BLOCK, THREAD
+from dlc.dialects.indexed_op import indexed_ops
 from dlc.dialects.layouts import span_bytes
 from dlc.dialects.scan_ops import AlongOpBase
 

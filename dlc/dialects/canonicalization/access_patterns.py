@@ -9,13 +9,8 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import BlockArgument, Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from dlc.dialects.access import (
-    IndexedOp,
-    LoadOpBase,
-    SelectOpBase,
-    StoreOpBase,
-    simplify_where,
-)
+from dlc.dialects.access import LoadOpBase, SelectOpBase, StoreOpBase
+from dlc.dialects.indexed_op import IndexedOp, simplify_where
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import strides_of
 from dlc.dialects.size_index import extents_at

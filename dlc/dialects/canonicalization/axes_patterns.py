@@ -9,7 +9,8 @@ from xdsl.ir import SSAValue, Use
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from dlc.dialects.access import IndexedOp, SelectOpBase
+from dlc.dialects.access import SelectOpBase
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import AlongOpBase
 

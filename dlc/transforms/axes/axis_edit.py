@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.dialects.access import LoadOpBase, StoreOpBase, indexed_ops
+from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.axes import AxesOp
+from dlc.dialects.indexed_op import indexed_ops
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.dialects.size_index import size_expr

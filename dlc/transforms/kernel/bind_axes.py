@@ -18,8 +18,8 @@ from dlc.analysis.tile.reads_before_update import reads_before_update
 from dlc.analysis.tile.rings import has_producer
 from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import is_shared
 from dlc.dialects.kernel_op import NEW, KernelOpBase, around_kernels, kernels_in, tensor_of
 from dlc.dialects.layouts import shape_of

@@ -11,13 +11,7 @@ from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWal
 
 from dlc.analysis.kernel.liveness import live_ops
 from dlc.dialects import kernel
-from dlc.dialects.access import (
-    IndexedOp,
-    LoadOpBase,
-    SelectOpBase,
-    StoreOpBase,
-    indexed_ops,
-)
+from dlc.dialects.access import LoadOpBase, SelectOpBase, StoreOpBase
 from dlc.dialects.canonicalization.access_patterns import (
     DropSureDefault,
     DropUnreachableStore,
@@ -25,6 +19,7 @@ from dlc.dialects.canonicalization.access_patterns import (
     FoldAccess,
     SimplifyIndex,
 )
+from dlc.dialects.indexed_op import IndexedOp, indexed_ops
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of

@@ -21,7 +21,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.layout import holds_alike, offset_divisor
 from dlc.dialects import kernel
-from dlc.dialects.access import simplify_where
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of

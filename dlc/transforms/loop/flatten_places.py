@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
-from dlc.dialects.access import indexed_ops
+from dlc.dialects.indexed_op import indexed_ops
 from dlc.dialects.kernel_op import kernels_in
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import memref_of, memref_type
 from dlc.dialects.kernel_op import kernels_in, tensor_of
 from dlc.dialects.layouts import shape_of

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of

@@ -13,8 +13,8 @@ from xdsl.ir import BlockArgument
 from dlc.analysis.tile.block_tables import table_obstacle
 from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.launch_checks import waves_of
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size, ceildiv, several

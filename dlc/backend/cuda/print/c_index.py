@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from dlc.backend.cuda.print.c_text import Level, Text, binary, call, cast, integer
-from dlc.dialects.access import simplify_where
+from dlc.dialects.indexed_op import simplify_where
 from dlc.ir.bounds import bounds, never, sure
 from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range
 

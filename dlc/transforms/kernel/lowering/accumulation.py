@@ -10,8 +10,8 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import FRAGMENT, REGISTER, SERIAL
+from dlc.dialects.indexed_op import simplify_where
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
 from dlc.remarks import remark

@@ -15,8 +15,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.fold_shares import HeldValue, Share, share_of
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import THREAD
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, MAX_THREADS

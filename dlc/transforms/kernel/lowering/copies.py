@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from dlc.analysis.tile.fragments import UNROLLED_ROUNDS, copy_width
 from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import simplify_where
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.ring_ops import TMA
 from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase

@@ -7,7 +7,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import LoadOpBase, simplify_where
+from dlc.dialects.access import LoadOpBase
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.kernel_memory import is_local
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.point_ops import extent_of_register

@@ -27,8 +27,8 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import SERIAL
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.ir.attributes import index_attr
 from dlc.ir.bounds import bounds
 from dlc.ir.expr import Expr

@@ -11,8 +11,8 @@ from dlc.analysis.tile.fragments import run_width
 from dlc.analysis.tile.overwriting import overwritten
 from dlc.analysis.tile.unmasked import unmasked
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import REGISTER, new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS

@@ -11,8 +11,8 @@ from xdsl.ir import Block, SSAValue
 from dlc.analysis.tile.fragments import UNROLLED_ROUNDS
 from dlc.analysis.tile.rings import pending_groups, runs_in
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import SERIAL
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr

@@ -64,7 +64,7 @@ from dlc.analysis.tile.tma_rings import (
 )
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import simplify_where
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.kernel_tma import TmaLoadOpBase
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.ring_ops import TMA

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.ir.sizes import ceildiv, divides

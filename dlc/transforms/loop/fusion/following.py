@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import IndexedOp, StoreOpBase
+from dlc.dialects.access import StoreOpBase
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, SortOp, StoreOp, YieldOp
 from dlc.ir.bounds import sure, within
 from dlc.ir.expr import Expr

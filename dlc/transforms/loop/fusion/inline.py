@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import Expr

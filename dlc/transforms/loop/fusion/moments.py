@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.loops import computed_alike
-from dlc.dialects.access import IndexedOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp, size_as_number
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import Size

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import BlockArgument
 
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import AxesOp
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.ir.expr import Expr
 
 

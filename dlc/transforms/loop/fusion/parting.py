@@ -8,9 +8,9 @@ from xdsl.builder import Builder
 from xdsl.ir import Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
 from dlc.dialects.fusion_plan import FUSE, GROUPS, MEMBERS
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import MemRefType, TensorType
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import simplify_where
 from dlc.dialects.canonicalization.signature_patterns import merge_equal_inputs
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp, YieldOp
 from dlc.ir.bounds import least, most

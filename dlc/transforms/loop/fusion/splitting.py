@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.ir.expr import Expr
 from dlc.ir.sizes import divides

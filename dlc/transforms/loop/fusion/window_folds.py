@@ -10,8 +10,8 @@ from xdsl.builder import Builder
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.loop import KernelOp, LoadOp, ReduceOp
 from dlc.ir.expr import Expr
 from dlc.transforms.loop.fusion.inline import materialize

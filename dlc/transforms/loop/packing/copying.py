@@ -12,8 +12,8 @@ from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop
-from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import AxesOp, new_body
+from dlc.dialects.indexed_op import simplify_where
 from dlc.dialects.kernel_memory import memref_of, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.ir.evaluate import scalar

@@ -10,7 +10,7 @@ from math import lcm
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.dialects import loop
-from dlc.dialects.access import indexed_ops, simplify_where
+from dlc.dialects.indexed_op import indexed_ops, simplify_where
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.ir.known_numbers import is_number
 from dlc.ir.sizes import ceildiv

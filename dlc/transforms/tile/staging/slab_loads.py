@@ -11,8 +11,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.input_slabs import Slab
 from dlc.analysis.tile.operands import ComputedOperand
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around, new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.size_index import extents_at
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number

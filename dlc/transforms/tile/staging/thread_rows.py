@@ -14,8 +14,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.cascade_slabs import loads_outside
 from dlc.analysis.tile.thread_slabs import ThreadSlabs
 from dlc.dialects import tile
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import REGISTER, new_body
+from dlc.dialects.indexed_op import IndexedOp
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.transforms.axes.axis_edit import Axis
