@@ -16,7 +16,8 @@ from math import ceil, inf, prod
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.kernel.instruction_counts import Counts, counts_by_block
+from dlc.analysis.kernel.counts import Counts
+from dlc.analysis.kernel.instruction_counts import counts_by_block
 from dlc.analysis.kernel.occupancy import occupancy
 from dlc.analysis.kernel.roles import computing_threads, registers_set
 from dlc.analysis.kernel.shared_memory import shared_slots

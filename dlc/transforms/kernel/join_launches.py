@@ -12,7 +12,8 @@ from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.kernel.instruction_counts import Counts, counts_of
+from dlc.analysis.kernel.counts import Counts
+from dlc.analysis.kernel.instruction_counts import counts_of
 from dlc.analysis.once import computed_once
 from dlc.dialects import flow, kernel
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
