@@ -37,6 +37,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects import kernel
 from dlc.dialects.indexed_op import IndexedOp
 from dlc.dialects.kernel_clusters import cluster_of
+from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_of_cluster, is_shared
 from dlc.dialects.kernel_tma import TmaLoadOpBase
@@ -128,7 +129,7 @@ class Mutation:
 def mutations(module: ModuleOp) -> Iterator[Mutation]:
     """Every mutation of a module, in program order."""
     for at, op in enumerate(module.walk()):
-        if kernel.enclosing_func(op) is None:
+        if enclosing_func(op) is None:
             continue
         line = str(op).partition("\n")[0]
         for what, edit in _edits(op):
@@ -143,7 +144,7 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         yield "deleted", _delete
     match op:
         case kernel.BarrierOp():
-            func = kernel.enclosing_func(op)
+            func = enclosing_func(op)
             assert func is not None
             if func.block_size > WARP:
                 yield "only warps meet", _meet_in_warps

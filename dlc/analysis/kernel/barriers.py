@@ -15,6 +15,7 @@ from xdsl.traits import Pure
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
 from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
+from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.size_index import SizeIndexOp
 
 
@@ -57,7 +58,7 @@ class Uniformity:
         if isinstance(owner, kernel.ThreadIdOp):
             return False
         if isinstance(owner, kernel.LoadOp):  # they do not change while the kernel runs
-            func = kernel.enclosing_func(owner)
+            func = enclosing_func(owner)
             if func is None or owner.ref not in func.constant_refs:
                 return False
         elif not owner.has_trait(Pure) or owner.regions:

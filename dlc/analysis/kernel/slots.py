@@ -20,6 +20,7 @@ from dlc.analysis.kernel.index_values import expanded
 from dlc.analysis.kernel.thread_places import ThreadPlaces
 from dlc.dialects import kernel
 from dlc.dialects.kernel_clusters import buffer_of
+from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_of_cluster, is_shared
 from dlc.dialects.kernel_tma import TmaLoadOpBase
@@ -196,7 +197,7 @@ def _common_slot(op: WgmmaOpBase) -> Expr | None:
 
 
 def _run_of(op: Operation) -> int:
-    func = kernel.enclosing_func(op)
+    func = enclosing_func(op)
     match op:
         case kernel.LoadOp() | kernel.StoreOp():
             type = (op.result if isinstance(op, kernel.LoadOp) else op.value).type
@@ -232,7 +233,7 @@ def _is_of_warp(op: Operation) -> bool:
             return False
     if not any(isinstance(use.operation, kernel.TmaStoreOp) for use in ref.uses):
         return False
-    func, first = kernel.enclosing_func(op), expanded(subscripts[0])
+    func, first = enclosing_func(op), expanded(subscripts[0])
     assert func is not None
     threads = [o.result for o in func.body.block.ops if isinstance(o, kernel.ThreadIdOp)]
     return any(first == Expr.of(thread) // WARP for thread in threads)

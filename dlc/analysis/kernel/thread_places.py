@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.kernel.index_values import expanded
 from dlc.dialects import kernel
+from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 
@@ -52,7 +53,7 @@ class ThreadPlaces:
         return self._owners[op]
 
     def _find(self, op: Operation) -> Owners | None:
-        func = kernel.enclosing_func(op)
+        func = enclosing_func(op)
         if not isinstance(op, kernel.LoadOp | kernel.StoreOp) or func is None:
             return None
         value = op.result if isinstance(op, kernel.LoadOp) else op.value
