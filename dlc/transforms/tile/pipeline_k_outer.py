@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, TypeGuard
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
-from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.analysis.tile.rings import loop_of
 from dlc.analysis.tile.skips import can_skip
-from dlc.analysis.tile.thread_groups import count_of, lanes_of
-from dlc.analysis.tile.tma_rings import ring_box
 from dlc.dialects import tile
-from dlc.dialects.axes import BLOCK, SERIAL, THREAD
-from dlc.dialects.register_counts import KEPT, product_obstacle, set_obstacle
+from dlc.dialects.axes import BLOCK, SERIAL
+from dlc.dialects.register_counts import KEPT, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
-from dlc.dialects.scan_ops import AlongOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS, WARPGROUP, Target, target_of
+from dlc.target import Target, target_of
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation
+from dlc.transforms.tile.staging.producer_obstacles import (
+    A_PRODUCER,
+    is_by_warpgroup,
+    is_computed_with,
+    is_loop,
+    no_alternation,
+    no_boxes,
+    no_producer,
+    no_registers,
+    not_resident,
+)
 
 
 @dataclass(frozen=True)
@@ -136,9 +142,9 @@ class PipelineKOuterPass(SchedulingPass):
             raise Decline("its ring stands inside of its loop")
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
-        products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
+        products = [op for loop in loops for op in loop.walk() if is_by_warpgroup(op)]
         rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
-        unable = _unable(kernel, list(rings)) if self.producer else ""
+        unable = no_boxes(kernel, list(rings)) if self.producer else ""
         if self.products:
             own = [fill for own in loops.values() for fill in own]
             self._check_products(kernel.launch, products, own)
@@ -147,11 +153,11 @@ class PipelineKOuterPass(SchedulingPass):
             _put_in_flight(list(loops), products, self.products)
             return told
         if self.registers and not self.producer:
-            raise OptionError("registers", "no producer keeps registers", _A_PRODUCER)
+            raise OptionError("registers", "no producer keeps registers", A_PRODUCER)
         if self.resident and not self.producer:
-            raise OptionError("resident", "no producer requests what comes next", _A_PRODUCER)
+            raise OptionError("resident", "no producer requests what comes next", A_PRODUCER)
         if self.turns and not self.producer:
-            raise OptionError("turns", "threads of all warpgroups meet for copies", _A_PRODUCER)
+            raise OptionError("turns", "threads of all warpgroups meet for copies", A_PRODUCER)
         for loop, own in loops.items():
             _pipeline(loop, own, self.products)
         _put_in_flight(list(loops), products, self.products)
@@ -171,9 +177,9 @@ class PipelineKOuterPass(SchedulingPass):
         if self.registers:
             self._check_registers(launch, target)
         self._check_producer(launch, target)
-        if self.resident and (obstacle := _not_resident(launch, loops)):
+        if self.resident and (obstacle := not_resident(launch, loops)):
             raise OptionError("resident", obstacle)
-        if self.turns and (obstacle := _no_alternation(launch, loops)):
+        if self.turns and (obstacle := no_alternation(launch, loops)):
             raise OptionError("turns", obstacle)
         resident = self._make_resident(launch, target)
         for ring in rings:
@@ -212,13 +218,13 @@ class PipelineKOuterPass(SchedulingPass):
             raise OptionError("registers", target.lacking("setmaxnreg"))
         if obstacle := set_obstacle(self.registers):
             raise OptionError("registers", f"expected {obstacle}, found {self.registers}")
-        if obstacle := _no_registers(launch, self.registers, target):
+        if obstacle := no_registers(launch, self.registers, target):
             raise OptionError("registers", obstacle)
 
     def _check_producer(self, launch: tile.LaunchOp, target: Target) -> None:
         """OptionError if a producer cannot request all chunks while the others do all else."""
         hint: str | None = None
-        if obstacle := _no_producer(launch, target):
+        if obstacle := no_producer(launch, target):
             hint = "take tma-copy" if "TMA" in obstacle else None
             raise OptionError("producer", obstacle, hint)
 
@@ -235,81 +241,12 @@ class PipelineKOuterPass(SchedulingPass):
         if any(op.has_own_sums for op in products):
             message = "what is summed apart is added before the next products are requested"
             raise OptionError("products", message, "leave products out, or apart")
-        if any(map(_is_computed_with, products)):
+        if any(map(is_computed_with, products)):
             if obstacle := _not_ahead(launch, fills, self):
                 raise OptionError("products", obstacle, "leave products out")
         elif any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
-
-
-def _unable(kernel: tile.KernelOp, rings: Sequence[tile.RingOp]) -> str:
-    """
-    The reason why TMA can copy no boxes of what a ring holds, if it fills none of some rings:
-    threads fill them all then, and there is nothing for a producer to request.
-    """
-    if any(ring.fill_kind == TMA for ring in rings):
-        return ""
-    for ring in rings:
-        slab, source = ring.slab, ring.slab.source
-        if obstacle := tma_obstacle(
-            slab.source_type, ring_box(ring), kernel.alignment(source), slab.subscripts
-        ):
-            return f"TMA copies no boxes of {source.name_hint or 'its source'}, {obstacle}"
-    return ""
-
-
-def _no_producer(launch: tile.LaunchOp, target: Target) -> str:
-    """The reason why a producer cannot request all chunks and the others do all else, if any."""
-    ops = list(launch.walk())
-    rings = [op for op in ops if isinstance(op, tile.RingOp)]
-    if any(ring.fill_kind != TMA or loop_of(ring) is None for ring in rings):
-        return "a producer requests chunks of rings that TMA fills, and that a loop works through"
-    if any(isinstance(op, _TOGETHER) and not _is_apart(op, launch) for op in ops):
-        return "all threads of the block meet, or copy what no ring holds"
-    threads = _threads(launch)
-    if threads % WARPGROUP or threads + WARPGROUP > MAX_THREADS:
-        return f"its {threads} threads are no whole warpgroups, or leave no room for one more"
-    products = [op.mma for op in ops if _is_by_warpgroup(op) and op.mma is not None]
-    obstacles = (product_obstacle(mma, threads + WARPGROUP, target) for mma in products)
-    return next(filter(None, obstacles), "")
-
-
-def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
-    """The reason why others get no more registers if a producer keeps so many, if any."""
-    threads = _threads(launch) + WARPGROUP
-    entry, beside = target.entry_registers(threads), target.registers_beside(threads, kept)
-    if kept < entry < beside:
-        return ""
-    return f"each of {threads} threads has {entry} registers, and others would have {beside}"
-
-
-def _not_resident(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
-    """The reason why a block cannot do the work of several, one after the other, if any."""
-    along = variance(launch)
-    if any(loop.skips is not None or can_skip(loop, along) for loop in loops):
-        return "its loop skips chunks, as many as depend on the block"
-    if any(isinstance(op, tile.StageOp) for op in launch.walk()):
-        return "all threads copy a slab before its loop, the producer's, too"
-    if launch.block_fold is not None:
-        return "a block that folds what others hold ends when they have read what it holds"
-    return ""
-
-
-def _no_alternation(launch: tile.LaunchOp, loops: Sequence[tile.ReduceOp]) -> str:
-    """The reason why warpgroups of a block cannot take turns at products, if any."""
-    if _threads(launch) < 2 * WARPGROUP:
-        return "a block has one warpgroup that computes"
-    products = [sum(map(_is_by_warpgroup, loop.walk())) for loop in loops]
-    if len(loops) != 1 or products[0] < 2:
-        return "no iteration multiplies, computes of the sums and multiplies again"
-    return ""
-
-
-def _is_computed_with(product: tile.ReduceOp) -> bool:
-    """True if an iteration computes of what it multiplies."""
-    uses = [use.operation for result in product.results for use in result.uses]
-    return any(not isinstance(op, tile.YieldOp) for op in uses)
 
 
 def _not_ahead(
@@ -331,9 +268,9 @@ def _not_ahead(
 def _turns(s: Situation) -> tuple[int, ...]:
     """Whether warpgroups take turns: worth a try where they can."""
     launch = s.kernel.launch
-    loops = [o for o in launch.body.block.ops if _is_loop(o)]
+    loops = [o for o in launch.body.block.ops if is_loop(o)]
     alone = not s.given.get("producer") or s.given.get("resident")
-    return (0,) if alone or _no_alternation(launch, loops) else (0, 1)
+    return (0,) if alone or no_alternation(launch, loops) else (0, 1)
 
 
 def _blocks(launch: tile.LaunchOp) -> int:
@@ -345,56 +282,21 @@ def _residents(s: Situation) -> tuple[int, ...]:
     launch = s.kernel.launch
     rings = [o for o in launch.walk() if isinstance(o, tile.RingOp)]
     loops = [loop for loop in map(loop_of, rings) if loop is not None]
-    if not s.given.get("producer") or _not_resident(launch, loops):
+    if not s.given.get("producer") or not_resident(launch, loops):
         return (0,)
     return (0, *(n for n in (1, 2) if n * s.target.sms < _blocks(launch)))
 
 
-def _is_loop(op: Operation) -> TypeGuard[tile.ReduceOp]:
-    return isinstance(op, tile.ReduceOp)
-
-
-def _threads(launch: tile.LaunchOp) -> int:
-    """Those that compute points."""
-    return prod(launch.extent(a) for a in launch.axes_of(THREAD))
-
-
-def _is_apart(op: Operation, launch: tile.LaunchOp) -> bool:
-    """
-    True for a stage that all threads copy before there are rings, for what the lanes of a warp
-    combine by shuffles, and for what the blocks of a cluster fold, whose producers have ended.
-    """
-    if isinstance(op, tile.StageOp):
-        rings = [ring for ring in launch.body.block.ops if isinstance(ring, tile.RingOp)]
-        return op.parent_op() is launch and all(map(op.is_before_in_block, rings))
-    if not isinstance(op, tile.CombineOp):
-        return False
-    if op.is_of_blocks:
-        rings = [ring for ring in launch.walk() if isinstance(ring, tile.RingOp)]
-        return op.cluster is not None and all(ring.multicast == (1, 1) for ring in rings)
-    threads, across = list(launch.axes_of(THREAD)), list(op.axes)
-    return lanes_of(threads, across).count == count_of(across)
-
-
-_A_PRODUCER = "take producer=1"
-_TOGETHER = tile.StageOp | tile.ComputeOp | tile.ShareOp | tile.CombineOp | AlongOpBase
-
-
 def _producers(s: Situation) -> tuple[int, ...]:
     """Whether a producer requests chunks: worth a try where one can."""
-    return (0,) if _no_producer(s.kernel.launch, s.target) else (0, 1)
+    return (0,) if no_producer(s.kernel.launch, s.target) else (0, 1)
 
 
 def _kept(s: Situation) -> tuple[int, ...]:
     """Whether a producer gives registers up: worth a try where others get more."""
     if not s.given.get("producer") or not s.target.has("setmaxnreg"):
         return (0,)
-    return (0,) if _no_registers(s.kernel.launch, KEPT, s.target) else (0, KEPT)
-
-
-def _is_by_warpgroup(op: Operation) -> TypeGuard[tile.ReduceOp]:
-    """True for a reduce that warpgroups fold."""
-    return isinstance(op, tile.ReduceOp) and op.mma is not None and op.mma.is_of_warpgroup
+    return (0,) if no_registers(s.kernel.launch, KEPT, s.target) else (0, KEPT)
 
 
 def _in_flight(s: Situation) -> tuple[int, ...]:
@@ -405,8 +307,8 @@ def _in_flight(s: Situation) -> tuple[int, ...]:
     ops = list(s.kernel.launch.walk())
     rings = [op for op in ops if isinstance(op, tile.RingOp)]
     fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
-    products = [op for op in ops if _is_by_warpgroup(op)]
-    own = any(op.has_own_sums or _is_computed_with(op) for op in products)
+    products = [op for op in ops if is_by_warpgroup(op)]
+    own = any(op.has_own_sums or is_computed_with(op) for op in products)
     return (0, 1) if fit and products and not own else (0,)
 
 
@@ -430,7 +332,7 @@ def _put_in_flight(
     """
     if not count:
         return
-    ahead = [op for op in products if _is_computed_with(op)]
+    ahead = [op for op in products if is_computed_with(op)]
     for op in ahead or products:
         op.pending = IntegerAttr(count, i64)
     for loop in () if ahead else loops:
