@@ -41,6 +41,12 @@ def in_groups(n: int, count: int) -> Order:
     return Order("groups", 0, 2, in_groups(-(-n // 2), count), in_runs(2 * count, count))
 
 
+def in_merged_groups(n: int, count: int) -> Order:
+    if n < 2 * count:
+        return Order("merges", 0, 4)
+    return Order("groups", 0, 2, in_merged_groups(-(-n // 2), count), Order("merges", 0, 4))
+
+
 def at_once(n: int) -> Order:
     return Order("at once", 0, n)
 
@@ -51,6 +57,7 @@ WAYS: dict[str, Callable[[int, int], Order]] = {
     "merges": lambda n, count: Order("merges", 0, 4),
     "runs": in_runs,
     "groups": in_groups,
+    "merged-groups": in_merged_groups,
 }
 
 
@@ -139,6 +146,20 @@ def test_first_in_order() -> None:
     check(lambda x: (x.median(1), x.kthvalue(2, 1)), x[:0])
     unknown = x.masked_fill(x % 3 == 0, torch.nan)
     check(lambda x: (x.median(1), x.nanmedian(1), x.nanmedian(0)), unknown[:, 1:])
+
+
+@pytest.mark.usefixtures("ways")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.float32])
+@pytest.mark.parametrize("largest", [False, True])
+def test_equal_elements_stand_as_they_did(dtype: torch.dtype, largest: bool) -> None:
+    """Also where the first are found in groups, which stand by their least elements."""
+    x = torch.randint(0, 5, (3, 101), generator=torch.Generator().manual_seed(0)).to(dtype)
+    program = import_program(lambda x: x.topk(20, largest=largest), (x,), whole=DECOMPOSITIONS)
+    DecomposeTorchPass().apply(Context(), program.module)
+    value, index = interpreter.run(program.module, program.bind((x,)))
+    own, place = torch.sort(x, dim=1, descending=largest, stable=True)
+    assert torch.equal(index, place[:, :20])
+    assert torch.equal(value, own[:, :20])
 
 
 @pytest.mark.usefixtures("many")

@@ -93,6 +93,17 @@ def test_sums_wrap_and_are_the_same_every_time() -> None:
         torch.testing.assert_close(compiled(places, x), f(places, x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("ends", [(-3, 3), (0, 0)])
+def test_numbers_at_the_ends_of_bins_are_where_pytorch_has_them(ends: tuple[int, int]) -> None:
+    x = torch.randn(20000, generator=torch.Generator().manual_seed(0))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.histc(x, 20000, *ends)
+
+    compiled = dlc.compile(f, (x,), target="sm_90", backend="host")
+    assert torch.equal(compiled(x), f(x))
+
+
 def test_barriers_stand_between_zeros_sums_and_the_output() -> None:
     """Each is needed: without it, plain and atomic accesses of one table race."""
     case = CASES[2]

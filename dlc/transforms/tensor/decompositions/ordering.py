@@ -127,7 +127,10 @@ def _first(
     if not isinstance(limit, Size) and kind.bits + (limit - 1).bit_length() <= 32:
         low = (limit - 1).bit_length()
     parts = _numbered(c, keys, numbers, limit, 0 if low == LOW else kind.unused, low)
-    parts = _counted(c, parts, count) if order.way == "counted" else _sorts(c, parts, count, order)
+    if order.way == "counted":
+        parts = _counted(c, parts, count)
+    else:
+        parts = _sorts(c, parts, count, order, rising=isinstance(numbers.owner, IotaOp))
     return parts[-1], -1 if len(parts) > 1 else 2**low - 1
 
 
@@ -186,8 +189,10 @@ def _first_of_groups(
     return _first(c, found, number, n, count, kind, order.then)
 
 
-def _sorts(c: Lowering, parts: list[SSAValue], count: int, order: orders.Order) -> list[SSAValue]:
-    """The first `count` of each line, by sorts of runs of it."""
+def _sorts(
+    c: Lowering, parts: list[SSAValue], count: int, order: orders.Order, *, rising: bool
+) -> list[SSAValue]:
+    """The first `count` of each line, by sorts of runs of it; numbers rise along a line or not."""
     *rows, n = shape_of(parts[0])
     rank, step = len(rows), order
     parts = [c.move(part, [*dims(rank), dimension(rank + 1)], [*rows, 1, n]) for part in parts]
@@ -195,7 +200,8 @@ def _sorts(c: Lowering, parts: list[SSAValue], count: int, order: orders.Order) 
         parts = _sorted(c, parts, 1 << (ceil(n / order.size) - 1).bit_length(), count)
         while shape_of(parts[0])[-2] > 1:
             kept = min(2 * shape_of(parts[0])[-1], count)
-            parts = _merged(c, parts, kept, power_of_two(min(order.size, kept)))
+            told = parts[:1] if rising else parts
+            parts = _merged(c, parts, told, kept, power_of_two(min(order.size, kept)))
     else:
         while step is not None:
             total = prod(shape_of(parts[0])[-2:])
@@ -236,14 +242,8 @@ def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     square = [*shape, shape[-1]]
     own, other = dims(rank), [*dims(rank - 1), dimension(rank)]
 
-    def before(x: Scalar, y: Scalar, *numbers: Scalar) -> Scalar:
-        less = y < x
-        for own, its in pairwise(numbers):
-            less |= y.eq(x) & (its < own)
-        return less.to(i32)
-
     compared = c.elementwise(
-        before,
+        lambda *pairs: _before(*pairs).to(i32),
         *(c.move(part, at, square) for part in parts for at in (own, other)),
         shape=square,
         hint="before",
@@ -265,18 +265,30 @@ def _counted(c: Lowering, parts: list[SSAValue], count: int) -> list[SSAValue]:
     return [of_place(part) for part in parts]
 
 
-def _merged(c: Lowering, parts: list[SSAValue], count: int, tile: int) -> list[SSAValue]:
+def _before(x: Scalar, y: Scalar, *numbers: Scalar) -> Scalar:
+    """True where `y` comes before `x`, of equal ones that of the lesser number if they have one."""
+    less = y < x
+    for own, its in pairwise(numbers):
+        less |= y.eq(x) & (its < own)
+    return less
+
+
+def _merged(
+    c: Lowering, parts: list[SSAValue], told: list[SSAValue], count: int, tile: int
+) -> list[SSAValue]:
     """
     The first elements of each pair of runs along the last axis, in order, a tile of them by each
     block: what it takes of the first run rises, and what it takes of the second one falls, where
-    that is read from its end.
+    that is read from its end. Where `told`, some of the parts, are equal, the first run
+    comes first.
     """
     *rows, runs, length = shape_of(parts[0])
     rank, both = len(rows), 2 * length
     tiles = ceil(count / tile)
-    parts = [c.reshape(part, [*rows, runs // 2, both]) for part in parts]
+    pairs = [*rows, runs // 2, both]
+    taken = _splits(c, [c.reshape(part, pairs) for part in told], tile, tiles)
+    parts = [c.reshape(part, pairs) for part in parts]
     shape = [*rows, runs // 2, tiles, tile]
-    taken = _splits(c, parts[0], tile, tiles)
     begin, end = (c.move(taken, [*dims(rank + 2), fixed(e)], shape) for e in (0, 1))
 
     def place(begin: Scalar, end: Scalar, number: Scalar, within: Scalar) -> Scalar:
@@ -307,7 +319,7 @@ def _merged(c: Lowering, parts: list[SSAValue], count: int, tile: int) -> list[S
     return [c.move(c.reshape(r, shape), dims(rank + 2), first) for r in op.results]
 
 
-def _splits(c: Lowering, pairs: SSAValue, tile: int, tiles: int) -> SSAValue:
+def _splits(c: Lowering, parts: list[SSAValue], tile: int, tiles: int) -> SSAValue:
     """
     Of pairs of runs, which stand behind each other along the last axis: how many of the elements
     before each tile of what is in order are of the first run, and how many of those before its end.
@@ -316,7 +328,7 @@ def _splits(c: Lowering, pairs: SSAValue, tile: int, tiles: int) -> SSAValue:
     no tile waits for another. A step of both compares at as many places at once as a block has
     threads, or less: how many are passed is a half of one number each.
     """
-    *rows, both = shape_of(pairs)
+    *rows, both = shape_of(parts[0])
     rank, length = len(rows), both // 2
     ends, bits = [*rows, tiles, 2], length.bit_length()
     each = ceil(bits / ceil(bits / STEP_BITS))
@@ -355,19 +367,19 @@ def _splits(c: Lowering, pairs: SSAValue, tile: int, tiles: int) -> SSAValue:
             shape=tried,
             hint="second",
         )
-        x, y = (
-            gathered(c, pairs, [n], [*dims(rank), dimension(rank + 3)], tried)
+        tested = [
+            gathered(c, part, [n], [*dims(rank), dimension(rank + 3)], tried)
+            for part in parts
             for n in (first, second)
-        )
+        ]
         passed = c.elementwise(
-            lambda t, p, e, x, y: (
-                ((t < p.minimum(length)) & ~(y < x)).to(i32) << (e.to(i32) * HALF)
+            lambda t, p, e, *tested: (
+                ((t < p.minimum(length)) & ~_before(*tested)).to(i32) << (e.to(i32) * HALF)
             ),
             at,
             wide,
             end,
-            x,
-            y,
+            *tested,
             shape=tried,
             hint="passed",
         )

@@ -120,7 +120,7 @@ def histc(c: Lowering) -> Lowered:
     def bin_of(x: Scalar, first: Scalar, last: Scalar) -> Scalar:
         even = first.eq(last).to(element)
         first, last = first - even, last + even
-        at = s.trunc((x - first) / (last - first) * bins).minimum(bins - 1)
+        at = s.trunc((x - first) * bins / (last - first)).minimum(bins - 1)
         return ((at >= 0) & (x >= first) & (x <= last)).select(at, -1)
 
     one = c.constant(1, [count], i32 if c.bounds(count)[1] < 2**31 else i64)
