@@ -12,15 +12,15 @@ from typing import Literal
 
 from dlc.schedule.estimate import LOADED
 from dlc.schedule.rows import power_of_two
-from dlc.schedule.sorted_rows import Network, block_plan, block_seconds
+from dlc.schedule.sorted_rows import Network, block_plan, block_seconds, sorted_bytes
 from dlc.schedule.table_sums import least_seconds
 from dlc.target import BANK_BYTES, SECTOR_BYTES, Target
 
 COUNTED_RUN = 16
 """The elements that are ordered by counting those before each, in the kernels around."""
-BLOCK_RUN = 4096
-"""The most elements that are sorted at once: numbers of 64 bits take 32 KiB, which a block of any
-chip has, and each of its threads holds a few."""
+LONGEST_RUN = 4096
+"""The most elements that are sorted at once where shared memory has room for them: longer runs,
+which would save merges and wait longer, are not tried."""
 SHORTEST_RUN, LARGEST_GROUP = 64, 1024
 """The shortest runs and the largest groups that are tried."""
 COMPARED = 4 * LOADED
@@ -126,19 +126,28 @@ def _fastest(n: int, count: int, lines: int, bits: int, target: Target) -> Order
 @lru_cache(maxsize=4096)
 def _numbered(n: int, count: int, lines: int, words: int, target: Target) -> Order:
     """The same of elements and their places as numbers of so many registers."""
-    if n > BLOCK_RUN < 4 * count:
-        return Order("merges", _merging(n, count, lines, words, target), BLOCK_RUN)
+    longest = longest_run(words, target)
+    if n > longest < 4 * count:
+        return Order("merges", _merging(n, count, lines, words, target), longest)
     found = []
-    if n <= BLOCK_RUN:
+    if n <= longest:
         found.append(Order("at once", _sorting(n, count, lines, words, target), n))
     length = power_of_two(max(SHORTEST_RUN, 2 * count))
-    while length <= min(BLOCK_RUN, n - 1):
+    while length <= min(longest, n - 1):
         runs = ceil(n / length)
         then = _numbered(runs * count, count, lines, words, target)
         sorting = _sorting(length, count, lines * runs, words, target)
         found.append(Order("runs", sorting + then.seconds, length, then=then))
         length *= 2
     return min(found, key=lambda order: order.seconds)
+
+
+def longest_run(words: int, target: Target) -> int:
+    """The most numbers of so many registers, a power of two, that a block of a chip sorts."""
+    length = LONGEST_RUN
+    while sorted_bytes(length, words) > target.shared_per_block:
+        length //= 2
+    return length
 
 
 def _words(n: int, bits: int) -> int:
@@ -165,11 +174,11 @@ def _sorting(n: int, count: int, lines: int, words: int, target: Target) -> floa
 
 def _merging(n: int, count: int, lines: int, words: int, target: Target) -> float:
     """Runs are sorted and then merged in pairs, each level of which is a launch."""
-    runs = power_of_two(ceil(n / BLOCK_RUN))
-    seconds = _sorting(BLOCK_RUN, BLOCK_RUN, lines * runs, words, target)
-    length = BLOCK_RUN
+    length = longest = longest_run(words, target)
+    runs = power_of_two(ceil(n / longest))
+    seconds = _sorting(longest, longest, lines * runs, words, target)
     while runs > 1:
         runs, length = runs // 2, min(2 * length, count)
-        tiles = ceil(length / BLOCK_RUN)
-        seconds += _sorting(BLOCK_RUN, 0, lines * runs * tiles, words, target)
+        tiles = ceil(length / longest)
+        seconds += _sorting(longest, 0, lines * runs * tiles, words, target)
     return seconds

@@ -46,6 +46,19 @@ def block_plan(points: int, row_count: int, neighbours: int, target: Target) -> 
     return RowPlan(threads, power_of_two(max(1, rows)), vector, 1, points)
 
 
+def padded_row(points: int, size: int) -> list[int]:
+    """The shape of the shared memory in which a row of elements of so many bytes is sorted:
+    neighbouring runs of all banks begin in banks beside."""
+    run = BANKS * BANK_BYTES // size
+    return [points // run, run + 1] if points > run else [points]
+
+
+def sorted_bytes(points: int, words: int) -> int:
+    """The bytes of a row of numbers of so many registers, of which more than two are several of 64
+    bits."""
+    return prod(padded_row(points, min(words, 2) * BANK_BYTES)) * words * BANK_BYTES
+
+
 @dataclass(frozen=True)
 class Network:
     """A sort of a row, or of its first values: numbers of so many registers, any or what is
@@ -112,7 +125,7 @@ def block_seconds(
         issue += longer + target.apart * shorter
         waited += len(every) * (target.meeting_clocks + 2 * target.read_clocks)
         waited += 2 * pairs / plan.vector * 3 * words * target.dependent_clocks
-        shared_bytes += size * plan.length * plan.rows
+        shared_bytes += sorted_bytes(plan.length, words) * plan.rows
     for points, work in folds:
         rounds = ceil(points / plan.threads)
         issue += rounds * threads * work / target.issue_lanes

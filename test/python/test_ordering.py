@@ -20,6 +20,7 @@ from dlc.judge.reference import evaluate
 from dlc.schedule import orders
 from dlc.schedule.orders import Order
 from dlc.schedule.rows import power_of_two
+from dlc.target import get_target
 from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
@@ -342,6 +343,21 @@ def test_lines_as_long_as_blocks_sort(n: int, count: int) -> None:
     own, place = torch.sort(x, dim=1, descending=True, stable=True)
     assert torch.equal(index, place[:, :count])
     torch.testing.assert_close(value, own[:, :count], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+@pytest.mark.parametrize("n", [4096, 4097])
+def test_runs_are_as_long_as_shared_memory_has_room_for(dtype: torch.dtype, n: int) -> None:
+    """A block of sm_75 has 64 KiB: too few for keys and numbers of 4096, each of 64 bits."""
+    assert orders.longest_run(4, get_target("sm_75")) == 2048
+    assert orders.longest_run(4, get_target("sm_80")) == 4096
+    x = draw(n, dtype, 1)
+    program = dlc.compile(
+        lambda x: torch.sort(x, stable=True), (x,), target="sm_75", backend="host"
+    )
+    for ours, own in zip(program(x), torch.sort(x, stable=True), strict=True):
+        torch.testing.assert_close(ours, own, rtol=0, atol=0, equal_nan=True)
+    assert "sort_run" in program.ir("cuda")
 
 
 @pytest.mark.parametrize("dimension", [0, 1])

@@ -20,6 +20,7 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.sorting_network import Window, steps, windows
+from dlc.schedule.sorted_rows import padded_row
 from dlc.target import BANK_BYTES, BANKS
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering, registers_around
 
@@ -170,9 +171,7 @@ def _run(ref: SSAValue) -> int:
 
 
 def _padded(to: ReduceLowering, value: SSAValue, rows: int, points: int) -> SSAValue:
-    """Shared memory for so many rows: neighbouring runs of all banks begin in banks beside."""
-    run = BANKS * BANK_BYTES // element_bytes(value.type)
-    shape = [rows, points // run, run + 1] if points > run else [rows, points]
+    shape = [rows, *padded_row(points, element_bytes(value.type))]
     return to.insert(kernel.AllocSharedOp(value.type, shape), f"{value.name_hint or 'sort'}_row")
 
 
