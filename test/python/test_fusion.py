@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -549,6 +550,22 @@ def test_a_scan_in_a_chain_is_merged_alone() -> None:
     ):
         x = torch.arange(12.0).view(3, 4) - 5
         assert torch.equal(dlc.compile(function, (x,), backend="host")(x), function(x))
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (1,), (0,)])
+def test_scans_that_go_opposite_ways_stay_apart(shape: tuple[int, ...]) -> None:
+    """The second would be one along the first's axis backwards."""
+    x = torch.rand(shape) + 0.5
+    for axis, function in itertools.product(
+        range(len(shape)),
+        (
+            lambda x, a: x.cumsum(a) * x.flip(a).cumsum(a).flip(a),
+            lambda x, a: x.cumsum(a).flip(a).cumsum(a),
+            lambda x, a: x.cumprod(a).narrow(a, 0, x.shape[a]).cumsum(a),
+        ),
+    ):
+        found = dlc.compile(lambda x, f=function, a=axis: f(x, a), (x,), backend="host")(x)
+        torch.testing.assert_close(found, function(x, axis))
 
 
 class Heat(nn.Module):

@@ -9,7 +9,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.indexed_op import IndexedOp
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, SortOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, SortOp, StoreOp, YieldOp, scans_in
 from dlc.ir.bounds import sure, within
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
@@ -22,7 +22,8 @@ def follow(producer: KernelOp, consumer: KernelOp) -> KernelOp | None:
     A copy of `consumer`, not inserted anywhere, that runs over the axes of `producer`, whose result
     is stored at them, and does at each point what it did where it read the element of that point.
     None unless it computes point by point and reads each element at one point: its axes, backwards
-    or from another start maybe, are those of the tensor. It still lists the result as an input.
+    or from another start maybe, are those of the tensor. If it scans, too, it has to go the same
+    way from the same start. It still lists the result as an input.
 
     ```
     loop.for %k in 8 { … %s = loop.scan add %a along %k … loop.store %s, %y[%k] }
@@ -38,7 +39,12 @@ def follow(producer: KernelOp, consumer: KernelOp) -> KernelOp | None:
     refs = [r for r, v in zip(merged.input_refs, merged.inputs, strict=True) if v is tensor]
     body = _only_loop(merged)
     at = None if body is None else _where_read(body, refs)
-    if body is None or at is None or merged.updated_refs:
+    if (
+        body is None
+        or at is None
+        or merged.updated_refs
+        or (scans_in(body) and not _go_together(body, at, producer))
+    ):
         merged.erase()
         return None
     set_ops(merged, ops_of(producer, consumer))
@@ -71,6 +77,18 @@ def _where_read(loop: ForOp, refs: Sequence[SSAValue]) -> tuple[Expr, ...] | Non
     read = {id(atom) for atom, step in terms if step in (1, -1)}
     once = len(terms) == len(loop.axes) and read == set(map(id, loop.axes))
     return place if plain and once else None
+
+
+def _go_together(loop: ForOp, at: Sequence[Expr], producer: KernelOp) -> bool:
+    """True if each point of a loop reads what the loop of a producer stores at the same point."""
+    (store,) = (op for op in producer.walk() if isinstance(op, StoreOp))
+    stores = store.parent_op()
+    return (
+        isinstance(stores, ForOp)
+        and store.subscripts == tuple(map(Expr.of, stores.axes))
+        and tuple(at) == tuple(map(Expr.of, loop.axes))
+        and stores.all_extents == loop.all_extents
+    )
 
 
 def _copy_before(loop: ForOp, producer: KernelOp, values: dict[SSAValue, SSAValue]) -> StoreOp:
