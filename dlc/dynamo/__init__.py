@@ -35,6 +35,7 @@ from dlc.dynamo.placeholders import (
 )
 from dlc.frontend.aten.margins import margins_of_eager
 from dlc.frontend.aten.mixed_norms import MIXED_NORMS
+from dlc.frontend.aten.resampling import resampling_kept_whole
 from dlc.frontend.aten.written_views import ViewWriteError
 from dlc.frontend.exclusive import outside_of_tracing
 
@@ -120,7 +121,7 @@ def _differentiable(
         run = _when_called(traced, inputs, kept) if options.backward else traced.forward
         return make_boxed_func(run)
 
-    with margins_of_eager():
+    with margins_of_eager(), resampling_kept_whole():
         return aot_autograd(
             fw_compiler=forward, bw_compiler=backward, decompositions=dict(MIXED_NORMS)
         )(graph, inputs)

@@ -76,6 +76,33 @@ def test_of_convolutions(
         torch.testing.assert_close(ours, eager, rtol=0, atol=2e-6 * eager.abs().max().item())
 
 
+def trained(eager: nn.Module, x: Tensor) -> None:
+    """A module's result and gradients of one step are as eager's, as exact as of f32."""
+    ours = copy.deepcopy(eager)
+    step: Callable[[Tensor], Tensor] = torch.compile(ours, backend="dlc", options=HOST)
+    found: list[list[Tensor | None]] = []
+    for model, of in ((eager, eager), (step, ours)):
+        leaf = x.clone().requires_grad_()
+        result = model(leaf)
+        result.sin().sum().backward()
+        found.append([result, leaf.grad, *(p.grad for p in of.parameters())])
+    for wanted, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "layer"),
+    [
+        (2, nn.ConvTranspose2d(2, 3, 3, dilation=2, output_padding=1)),
+        (1, nn.ConvTranspose1d(2, 4, 3, stride=2, dilation=4, output_padding=3, groups=2)),
+        (0, nn.Conv2d(2, 3, 3, padding=1)),
+        (0, nn.ConvTranspose2d(2, 4, 3, groups=2)),
+    ],
+)
+def test_of_convolutions_with_much_padding_and_without_images(batch: int, layer: nn.Module) -> None:
+    trained(layer, torch.randn(batch, 2, 4, *([5] if "2d" in type(layer).__name__ else [])))
+
+
 def test_of_a_convolution_what_is_asked_for() -> None:
     def of_weight(gradient: Tensor, value: Tensor, weight: Tensor) -> Tensor:
         steps = [1, 1], [1, 1], [1, 1], False, [0, 0], 1
@@ -187,6 +214,21 @@ def test_heads_of_a_query_that_share_keys() -> None:
         found.append([leaf.grad for leaf in leaves])
     for eager, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bilinear, antialiased"])
+def test_of_images_that_keep_a_size(mode: str) -> None:
+    """A factor that is too small for a dimension changes it or not, with gradients and without."""
+    kind, _, smooth = mode.partition(", ")
+    trained(nn.Upsample(scale_factor=1.3, mode=kind) if not smooth else Smooth(), IMAGE)
+
+
+IMAGE = torch.randn(1, 2, 3, 7, generator=torch.Generator().manual_seed(0))
+
+
+class Smooth(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=1.3, mode="bilinear", antialias=True)
 
 
 class Scales(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,6 +44,8 @@ def convolution_backward(
         ]
         back = [0] * len(rest) if transposed else rest
         of_value = aten.convolution(gradient, weight, None, *steps, not transposed, back, groups)
+        for axis, size in enumerate(value.shape[2:], 2):  # what output padding adds is of none
+            of_value = of_value.narrow(axis, 0, size)
     if mask[1]:
         pair = (gradient, value) if transposed else (value, gradient)
         of_weight = _of_weight(*pair, weight.shape, *steps, groups)
@@ -61,6 +64,8 @@ def _of_weight(
     between points for those between taps.
     """
     batch, points = value.shape[0], value.shape[2:]
+    if batch == 0:
+        return value.new_zeros(shape)
     channels = value.unflatten(1, (groups, shape[1]))  # batch, group, channel
     images = channels.permute(2, 1, 0, *range(3, channels.dim()))
     windows = gradient.transpose(0, 1)
@@ -165,13 +170,17 @@ def _by_kernel(
 
 
 def _nearest(offset: float) -> Callable[..., Tensor]:
-    """Points are taken at `offset` of a wanted one, in f32, as PyTorch takes them."""
+    """
+    Points are taken at `offset` of a wanted one, in f32, as PyTorch takes them: those at its start
+    are the same along a dimension that keeps its size.
+    """
 
     def shares(
         given: int, wanted: int, aligned: bool, factor: float | None, like: Tensor
     ) -> Tensor:
         points = torch.arange(wanted, device=like.device, dtype=torch.float32) + offset
-        places = (points * step(given, wanted, False, factor)).to(torch.int64).clamp(max=given - 1)
+        apart = step(given, wanted, False, factor, copies=offset == 0)
+        places = (points * apart).to(torch.int64).clamp(max=given - 1)
         return (places[:, None] == torch.arange(given, device=like.device)).double()
 
     return shares
@@ -195,6 +204,8 @@ def shrink_backward(gradient: Tensor, value: Tensor, bound: float) -> Tensor:
     return torch.where((value >= -bound) & (value <= bound), 0, gradient)
 
 
+UNCOPIED = partial(weights, copies=False)
+"""As eager's derivatives have it, though what they are of copies what keeps its size."""
 DERIVATIVES: Mapping[OperatorBase, Callable[..., object]] = {
     aten.convolution_backward.default: convolution_backward,
     aten.avg_pool2d_backward.default: of_means(2),
@@ -219,7 +230,7 @@ DERIVATIVES: Mapping[OperatorBase, Callable[..., object]] = {
         _by_kernel(between, cubic_between, 2), True
     ),
     aten._upsample_bilinear2d_aa_backward.default: of_samples(
-        _by_kernel(weights, triangle, 1), True
+        _by_kernel(UNCOPIED, triangle, 1), True
     ),
-    aten._upsample_bicubic2d_aa_backward.default: of_samples(_by_kernel(weights, cubic, 2), True),
+    aten._upsample_bicubic2d_aa_backward.default: of_samples(_by_kernel(UNCOPIED, cubic, 2), True),
 }

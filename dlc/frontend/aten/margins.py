@@ -5,14 +5,16 @@ keep NaN where eager adds nothing, and add a target of class 0 for each number b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
 from torch._decomp.decompositions import Reduction
 from torch._ops import OpOverload
+
+from dlc.frontend.aten.python_kernels import python_kernels
 
 
 def multi_margin_loss(
@@ -64,17 +66,7 @@ MARGINS: Mapping[OpOverload, Callable[..., object]] = {
 }
 
 
-@contextmanager
-def margins_of_eager() -> Iterator[None]:
+def margins_of_eager() -> AbstractContextManager[None]:
     """PyTorch takes margin losses apart by these functions."""
-    kept = {op: op.py_kernels.copy() for op in MARGINS}
-    try:
-        for op, function in MARGINS.items():
-            op.py_kernels[DispatchKey.Autograd] = function
-            op._dispatch_cache.clear()
-        yield
-    finally:
-        for op, kernels in kept.items():
-            op.py_kernels.clear()
-            op.py_kernels.update(kernels)
-            op._dispatch_cache.clear()
+    kernels = {op: {**op.py_kernels, DispatchKey.Autograd: f} for op, f in MARGINS.items()}
+    return python_kernels(kernels)

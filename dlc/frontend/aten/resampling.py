@@ -9,6 +9,7 @@ integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import reduce
 from itertools import product
 from operator import and_
@@ -16,9 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._ops import OperatorBase, OpOverloadPacket
 from torch._prims_common import suggest_memory_format
+
+from dlc.frontend.aten.python_kernels import python_kernels
 
 
 def reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -97,19 +101,21 @@ def lanczos(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0)
 
 
-def step(given: int, wanted: int, align_corners: bool, factor: float | None) -> float:
-    """How far apart the wanted points are, in given ones."""
+def step(
+    given: int, wanted: int, align_corners: bool, factor: float | None, copies: bool = True
+) -> float:
+    """How far apart the wanted points are, in given ones; `copies`: as many are the same ones."""
     if align_corners:
         return (given - 1) / (wanted - 1) if wanted > 1 else 0.0
-    return 1 / factor if factor and given != wanted else given / wanted
+    return 1 / factor if factor and not (copies and given == wanted) else given / wanted
 
 
 def weights(
     given: int, wanted: int, align_corners: bool, factor: float | None,
-    kernel: Callable[[Tensor], Tensor], reach: int, like: Tensor,
+    kernel: Callable[[Tensor], Tensor], reach: int, like: Tensor, copies: bool = True,
 ) -> Tensor:  # fmt: skip
     """How much each of the given points counts in each of the wanted ones, without aliasing."""
-    scale = step(given, wanted, align_corners, factor)
+    scale = step(given, wanted, align_corners, factor, copies)
     support, stretch = reach * max(scale, 1.0), max(scale, 1.0)
     # In f64, as there are few of them.
     centre = torch.arange(wanted, device=like.device, dtype=torch.float64) * scale + scale / 2
@@ -247,3 +253,16 @@ RESAMPLING: Table = {
 }
 if hasattr(aten, "_upsample_lanczos2d_aa"):
     RESAMPLING = {**RESAMPLING, aten._upsample_lanczos2d_aa.default: antialiased(lanczos, 3)}
+
+
+def resampling_kept_whole() -> AbstractContextManager[None]:
+    """
+    Tracers keep what gives images other sizes, and its derivatives, as operations: their own
+    functions do not copy along dimensions that keep their size.
+    """
+    packets = (getattr(aten, name) for name in dir(aten) if "upsample" in name)
+    ops = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+    apart = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    return python_kernels(
+        {op: {k: f for k, f in op.py_kernels.items() if k not in apart} for op in ops}
+    )
