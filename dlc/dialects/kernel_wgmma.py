@@ -202,15 +202,15 @@ class WgmmaOpBase(IndexedOp, ABC):
         verify_warpgroups(self)
         if not self.shape.is_of_warpgroup:
             raise VerifyException(f"expected a product of a warpgroup, found {self.shape}")
+        elements = dict(zip("AB", self.shape.elements, strict=True))
         for name, value in self.described.items():
             if not isinstance(descriptor := value.owner, MatrixDescriptorOp):
                 raise VerifyException(
                     f"expected the result of a kernel.matrix_descriptor for {name}"
                 )
-            if (found := element_type(descriptor.ref.type)) != self.shape.element:
-                raise VerifyException(
-                    f"expected elements of {self.shape.element} for {name}, found {found}"
-                )
+            element = elements[name]
+            if (found := element_type(descriptor.ref.type)) != element:
+                raise VerifyException(f"expected elements of {element} for {name}, found {found}")
         if not self.shape.reads_across and any(self.majors):
             factors = self.shape.factors.data
             raise VerifyException(f"expected factors of {factors} whose rows lie along K")
@@ -367,10 +367,10 @@ class WgmmaHeldOp(WgmmaOpBase):
         if self.shape.sizes.k != HELD_FACTOR.columns:
             raise VerifyException(f"expected a product of halves, found {self.shape}")
         shape, width = shape_of(held), HELD_FACTOR.width
-        fits = is_local(self.a) and held.element_type == self.shape.element
+        fits = is_local(self.a) and held.element_type == self.shape.elements[0]
         if not fits or not shape or shape[-1] != width:
             raise VerifyException(
-                f"expected local memory of … x {width} elements of {self.shape.element} for A, "
+                f"expected local memory of … x {width} elements of {self.shape.elements[0]} for A, "
                 f"found {held}"
             )
         *outer, inner = self.held_at

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -93,6 +94,11 @@ WARP_SUMS = _ACCUMULATOR
 """How a warp holds 16 x 8 sums, whatever it multiplies; one of a warpgroup, each of its tiles."""
 
 
+def pair_name(a: str, b: str) -> str:
+    """A name for the types of the factors A and B, which may be one."""
+    return a if a == b else f"{a}_{b}"
+
+
 def _packed(each: int) -> Shape:
     """That of factors of which so many elements share a register."""
     register, k = _PLACE // each, _IN_GROUP * each + _PLACE % each
@@ -115,10 +121,11 @@ SHAPES: dict[tuple[str, str], Shape] = {
     ("m16n8k16", "f16"): _HALVES,
     ("m16n8k16", "bf16"): _HALVES,
     ("m16n8k8", "tf32"): _TF32,
-    ("m16n8k32", "e4m3"): _BYTES,
-    ("m16n8k32", "e5m2"): _BYTES,
-    ("m16n8k32", "s8"): _BYTES,
-    ("m16n8k32", "u8"): _BYTES,
+    **{
+        ("m16n8k32", pair_name(a, b)): _BYTES
+        for types in (("e4m3", "e5m2"), ("s8", "u8"))
+        for a, b in product(types, types)
+    },
 }
 """By the name of the shape and the type of the factors: those of a warp."""
 
@@ -201,11 +208,26 @@ _FACTORS: dict[str, Factors] = {
 }
 FACTORS = tuple(dict.fromkeys(row.element for row in _FACTORS.values()))
 """The types of elements that are multiplied."""
-TYPES: dict[str, Factors] = {
-    name if isinstance(row.element, IntegerType) else str(row.element): row
-    for name, row in _FACTORS.items()
-}
-"""What is multiplied by the type of factors; of integers, `s8` or `u8` by how they are widened."""
+
+
+def _type(factors: str) -> str:
+    a, b = (
+        name if isinstance(element := _FACTORS[name].element, IntegerType) else str(element)
+        for name in _names(factors)
+    )
+    return pair_name(a, b)
+
+
+def _names(factors: str) -> tuple[str, str]:
+    a, _, b = factors.partition("_")
+    return a, b or a
+
+
+TYPES: dict[str, Factors] = {_type(names): _FACTORS[_names(names)[0]] for _, names in SHAPES}
+"""
+What is multiplied; of integers, `s8` or `u8` by how they are widened. Of two types, such as
+`s8_u8`, the row is A's, which tells all but B's element.
+"""
 
 
 @lru_cache
@@ -227,7 +249,8 @@ class MmaAttr(ParametrizedAttribute):
 
     The factors are f16, bf16, e4m3 (without infinity) or e5m2, of 8 bits, or tf32, which is f32
     whose last 13 bits are not read; the sums are f32, of factors in f16 also f16. Factors are also
-    s8 or u8, elements of i8 with a sign or without, whose sums are i32.
+    s8 or u8, elements of i8 with a sign or without, whose sums are i32. Where factors of 8 bits
+    differ, A's type comes first, as in `#kernel.mma<m16n8k32, u8_s8>`.
     `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128 threads, whose factors lie in
     shared memory (`kernel.wgmma`); the sums are f32 or, of integers, i32.
     """
@@ -247,7 +270,7 @@ class MmaAttr(ParametrizedAttribute):
             known = ", ".join(f"<{shape}, {factors}>" for shape, factors in SHAPES)
             columns = ", ".join(map(str, _COLUMNS))
             known += f", or <m64nNk16, f16 or bf16>, <m64nNk8, {TF32}> or <m64nNk32, "
-            known += f"e4m3, e5m2, s8 or u8> for an N of {columns}"
+            known += f"e4m3, e5m2, s8, u8 or two of these> for an N of {columns}"
             raise VerifyException(
                 f"expected one of {known}, found <{self.shape.data}, {self.factors.data}>"
             )
@@ -271,19 +294,25 @@ class MmaAttr(ParametrizedAttribute):
         return MmaAttr(shape, self.factors)
 
     @property
-    def multiplied(self) -> Factors:
-        """What is multiplied, and summed."""
-        return _FACTORS[self.factors.data]
+    def names(self) -> tuple[str, str]:
+        """The types of A and of B, as in the PTX ISA."""
+        return _names(self.factors.data)
 
     @property
-    def element(self) -> AnyFloat | IntegerType:
-        """The type of the factors' elements."""
-        return self.multiplied.element
+    def multiplied(self) -> Factors:
+        """What is multiplied, and summed."""
+        return TYPES[self.type]
+
+    @property
+    def elements(self) -> tuple[AnyFloat | IntegerType, AnyFloat | IntegerType]:
+        """The types of the elements of A and of B."""
+        a, b = (_FACTORS[name].element for name in self.names)
+        return a, b
 
     @property
     def type(self) -> str:
         """The type of factors, as in `TYPES`."""
-        return next(name for name, row in TYPES.items() if row is self.multiplied)
+        return _type(self.factors.data)
 
     @property
     def feature(self) -> Feature:
@@ -293,13 +322,13 @@ class MmaAttr(ParametrizedAttribute):
     @property
     def reads_across(self) -> bool:
         """True if factors in shared memory may lie across K: elements of 16 bits are turned."""
-        return self.element.bitwidth == 16
+        return self.multiplied.element.bitwidth == 16
 
     @property
     def types(self) -> tuple[VectorType, VectorType]:
         """The types of a lane's parts of A and B."""
-        a, b = self.sizes.a.width, self.sizes.b.width
-        return VectorType(self.element, [a]), VectorType(self.element, [b])
+        (a, b), sizes = self.elements, self.sizes
+        return VectorType(a, [sizes.a.width]), VectorType(b, [sizes.b.width])
 
     @property
     def sums(self) -> tuple[VectorType, ...]:

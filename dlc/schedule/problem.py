@@ -11,7 +11,7 @@ from dlc.target import SECTOR_BYTES
 
 @dataclass(frozen=True)
 class TensorProduct:
-    """What tensor cores multiply: factors of one type, whose products they sum in f32."""
+    """What tensor cores multiply: factors, whose products they sum in f32 or i32."""
 
     type: str
     """One of `dlc.dialects.mma_layouts.TYPES`."""

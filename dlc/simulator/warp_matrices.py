@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerType
 
 from dlc.dialects import kernel
 from dlc.dialects.layouts import static_shape
-from dlc.dialects.mma_layouts import TF32_MASK, Fragment, MmaAttr
+from dlc.dialects.mma_layouts import TF32_MASK, Fragment
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
@@ -34,15 +33,11 @@ def places_of(fragment: Fragment) -> tuple[Array, Array]:
     return np.broadcast_to(row, shape), np.broadcast_to(column, shape)
 
 
-def wide_dtype(shape: MmaAttr) -> type[np.generic]:
-    """What elements are multiplied and summed in."""
-    return np.int32 if isinstance(shape.element, IntegerType) else np.float32
-
-
-def widened(factors: Array, shape: MmaAttr) -> Array:
-    """Elements of factors as they are multiplied."""
-    read = factors.view(np.uint8) if shape.type == "u8" else factors
-    return read.astype(wide_dtype(shape))
+def widened(factors: Array, name: str) -> Array:
+    """Elements of factors of a type, as the PTX ISA names it, as they are multiplied and summed."""
+    if name in ("s8", "u8"):
+        return (factors.view(np.uint8) if name == "u8" else factors).astype(np.int32)
+    return factors.astype(np.float32)
 
 
 def mma(program: Program, op: kernel.MmaOp) -> Step:
@@ -53,14 +48,14 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
     places = [places_of(fragment) for fragment in fragments]
     ends = np.cumsum([fragment.width for fragment in fragments])
     is_tf32 = op.shape.factors.data == "tf32"
-    wide = wide_dtype(op.shape)
 
     def step() -> Iterator[Wait]:
         *factors, sums = (
             np.broadcast_to(machine.values[s], (machine.lanes, f.width))
             for s, f in zip(operands, fragments, strict=True)
         )
-        given = [*(widened(factor, op.shape) for factor in factors), sums.astype(wide)]
+        given = [widened(*pair) for pair in zip(factors, op.shape.names, strict=True)]
+        given.append(sums.astype(given[0].dtype))
         registers = np.concatenate(given, axis=1)
         registers = yield from program.rendezvous.meet(
             op, machine.warp_of, lambda _: None, registers

@@ -123,7 +123,11 @@ def wgmma(program: Program, op: kernel.WgmmaOp | kernel.WgmmaHeldOp) -> Step:
             operands = _operands(program, op, bits[members], members, sizes)
             here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
             inside = lanes[here] - members[0]
-            *left, b = (_read(op, widened(operand.values, op.shape)) for operand in operands)
+            names = op.shape.names[-len(operands) :]
+            *left, b = (
+                _read(op, widened(operand.values, name))
+                for operand, name in zip(operands, names, strict=True)
+            )
             places = {sums: first[here][:, None] + np.arange(shape.c.width)}
             if held is None:
                 (a,) = left
@@ -191,7 +195,7 @@ def _operands(
         told = Descriptor.of(word)
         if told.base:
             raise machine.hazard("not checked", op, "a matrix descriptor with a base offset")
-        bytes = element_bytes(op.shape.element)
+        bytes = element_bytes(op.shape.multiplied.element)
         addresses = told.addresses(count, op.shape.sizes.k, bytes, along_rows=along_rows)
         memory, begin = program.shared_at(told.start, op)
         offsets = (addresses - begin) // bytes

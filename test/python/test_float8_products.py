@@ -35,10 +35,12 @@ TYPES: dict[str, tuple[AnyFloat, torch.dtype]] = {
 
 def in_bytes(case: loop_cases.Case, name: str) -> loop_cases.Case:
     """A case of halves whose factors are floats of 8 bits."""
-    type, _ = TYPES[name]
     x, w, *rest = case.inputs
-    factors = (rounded(a.astype(np.float32), type) for a in (x, w))
-    return replace(case, text=case.text.replace("f16", type.name), inputs=(*factors, *rest))
+    types = [TYPES[each][0] for each in (name.split()[0], name.split()[-1])]
+    factors = (rounded(a.astype(np.float32), t) for a, t in zip((x, w), types, strict=True))
+    of_w = re.escape("x".join(map(str, w.shape)))
+    text = re.sub(rf"({of_w}x|%c : )f16", rf"\g<1>{types[1].name}", case.text)
+    return replace(case, text=text.replace("f16", types[0].name), inputs=(*factors, *rest))
 
 
 def by_bytes(text: str) -> str:
@@ -69,7 +71,8 @@ def check(case: loop_cases.Case, module: ModuleOp, name: str, what: str) -> None
     x, w, *rest = map(torch.from_numpy, case.inputs)
     for mode in ("early", "late"):
         executor = Executor(module, HostBackend(async_mode=mode))
-        (made,) = executor([x.to(TYPES[name][1]), w.to(TYPES[name][1]), *rest])
+        of_x, of_w = (TYPES[each][1] for each in (name.split()[0], name.split()[-1]))
+        (made,) = executor([x.to(of_x), w.to(of_w), *rest])
         judge(case, made.numpy(), f"{what} on the host, {mode}")
 
 
@@ -80,7 +83,7 @@ BY_WARPS = {name: CASES[name] for name in NAMES} | {
 }
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [*TYPES, "e4m3 e5m2", "e5m2 e4m3"])
 @pytest.mark.parametrize("what", BY_WARPS)
 def test_products(what: str, name: str) -> None:
     case, text = BY_WARPS[what]
@@ -111,7 +114,7 @@ BY_GROUPS: dict[str, tuple[loop_cases.Case, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [*TYPES, "e4m3 e5m2", "e5m2 e4m3"])
 @pytest.mark.parametrize("what", BY_GROUPS)
 def test_products_of_warpgroups(what: str, name: str) -> None:
     case, text = BY_GROUPS[what]

@@ -33,22 +33,26 @@ TYPES = {"s8": ("extsi", np.int8), "u8": ("extui", np.uint8)}
 
 def in_integers(case: loop_cases.Case, name: str) -> loop_cases.Case:
     """A case of halves whose factors are integers of 8 bits, the ends of their range among them."""
-    widen, dtype = TYPES[name]
-    rng, info = np.random.default_rng(0), np.iinfo(dtype)
-    x, w, bias = (rng.integers(info.min, info.max + 1, a.shape) for a in case.inputs)
-    x.reshape(-1)[:3], w.reshape(-1)[:3] = info.min, info.max
+    names = [name.split()[0], name.split()[-1]]
+    (widen_x, of_x), (widen_w, of_w) = (TYPES[name] for name in names)
+    rng, dtypes = np.random.default_rng(0), (of_x, of_w)
+    x, w, bias = (
+        rng.integers(np.iinfo(t).min, np.iinfo(t).max + 1, a.shape)
+        for a, t in zip(case.inputs, (*dtypes, of_x), strict=True)
+    )
+    x.reshape(-1)[:3], w.reshape(-1)[:3] = np.iinfo(of_x).min, np.iinfo(of_w).max
     text = case.text
     for old, new in (
-        ("f16", "i8"), ("f32", "i32"), ("extf", widen), ("mulf", "muli"), ("addf", "addi"),
-        ("maximumf", "maxsi"), ("constant 0.0", "constant 0"),
+        ("f16", "i8"), ("f32", "i32"), ("%ae = arith.extf", f"%ae = arith.{widen_x}"),
+        ("extf", widen_w), ("mulf", "muli"), ("addf", "addi"), ("maximumf", "maxsi"),
+        ("constant 0.0", "constant 0"),
     ):  # fmt: skip
         text = text.replace(old, new)
-    bits = tuple(a.astype(dtype).view(np.int8) for a in (x, w))
+    bits = tuple(a.astype(t).view(np.int8) for a, t in zip((x, w), dtypes, strict=True))
 
     def expected(x: Array, w: Array, bias: Array) -> list[Array]:
-        return case.expected(
-            *(a.astype(np.int8).view(dtype).astype(np.int64) for a in (x, w)), bias
-        )
+        read = (a.astype(np.int8).view(t) for a, t in zip((x, w), dtypes, strict=True))
+        return case.expected(*(a.astype(np.int64) for a in read), bias)
 
     inputs = (*bits, bias.astype(np.int32))
     return replace(case, text=text, inputs=inputs, expected=expected)
@@ -81,7 +85,7 @@ def check(case: loop_cases.Case, module: ModuleOp) -> None:
         np.testing.assert_array_equal(made.numpy(), exact(case))
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [*TYPES, "s8 u8", "u8 s8"])
 @pytest.mark.parametrize("what", BY_WARPS)
 def test_products(what: str, name: str) -> None:
     case, text = BY_WARPS[what]
@@ -104,7 +108,7 @@ def test_every_prefix(sizes: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(found, exact(case), f"{count} steps")
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [*TYPES, "s8 u8", "u8 s8"])
 @pytest.mark.parametrize("what", BY_GROUPS)
 def test_products_of_warpgroups(what: str, name: str) -> None:
     case, text = BY_GROUPS[what]
@@ -126,11 +130,11 @@ def test_sums_wrap() -> None:
     np.testing.assert_array_equal(found, np.maximum(wrapped, 0))
 
 
-def test_factors_of_two_types_are_refused() -> None:
+def test_factors_of_two_widths_are_refused() -> None:
     case = in_integers(product(16, 8, 64, w_turned=True), "s8")
-    case = replace(case, text=case.text.replace("%ce = arith.extsi", "%ce = arith.extui"))
-    with pytest.raises(TextError, match=r"expected factors of one type, .* found s8 and u8"):
-        steps(case, by_bytes(schedule((16, 8), (16, 8), bk=16)), "sm_80")
+    text = case.text.replace("8x64xi8", "8x64xi16").replace("%c : i8", "%c : i16")
+    with pytest.raises(TextError, match=r"expected factors of .* s8 and u8, .* found s8 and s16"):
+        steps(replace(case, text=text), by_bytes(schedule((16, 8), (16, 8), bk=16)), "sm_80")
 
 
 @pytest.mark.parametrize(
@@ -197,10 +201,10 @@ def test_programs(name: str, types: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("other", [torch.uint8, torch.int8])
-def test_factors_of_one_type_are_multiplied_by_tensor_cores(other: torch.dtype) -> None:
+def test_factors_with_a_sign_or_without_are_multiplied_by_tensor_cores(other: torch.dtype) -> None:
     x, w = (torch.empty(1024, 1024, dtype=dtype, device="meta") for dtype in (torch.uint8, other))
     text = dlc.compile(PROGRAMS["as they are"], (x, w), target="sm_80").ir("loop")
-    assert ("mma=m16n8k32" in text) == (other == torch.uint8)
+    assert "mma=m16n8k32" in text
 
 
 def quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

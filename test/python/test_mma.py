@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from xdsl.dialects.builtin import AnyFloat, Float8E4M3FNType, Float8E5M2Type, Mo
 from dlc.backend import LaunchError
 from dlc.backend.cuda.print.printer import print_module
 from dlc.dialects import kernel
-from dlc.dialects.mma_layouts import SHAPES, Fragment, MmaAttr
+from dlc.dialects.mma_layouts import SHAPES, Fragment, MmaAttr, pair_name
 from dlc.simulator import Hazard, run_kernel
 from dlc.simulator.narrow_floats import bits_of, rounded
 from dlc.simulator.run import Options
@@ -34,7 +35,7 @@ FLOAT8: dict[str, AnyFloat] = {"e4m3": Float8E4M3FNType(), "e5m2": Float8E5M2Typ
 PRODUCTS = [
     (*names, str(sums.element_type))
     for names in SHAPES
-    if names[1] not in INTEGERS
+    if MmaAttr(*names).names[0] not in INTEGERS
     for sums in MmaAttr(*names).sums
 ]
 
@@ -80,17 +81,17 @@ def in_matrix(lanes: Array, figure: str) -> Array:
 
 
 def product_text(shape: str, factors: str, sums: str) -> str:
-    sizes, element = SHAPES[shape, factors], MmaAttr(shape, factors).element
+    sizes, (first, second) = SHAPES[shape, factors], MmaAttr(shape, factors).elements
     a, b, c = sizes.a.width, sizes.b.width, sizes.c.width
     return f"""
-kernel.func @product(%x: memref<32x{a}x{element}>, %y: memref<32x{b}x{element}>,
+kernel.func @product(%x: memref<32x{a}x{first}>, %y: memref<32x{b}x{second}>,
     %z: memref<32x{c}x{sums}>) -> (%o: memref<32x{c}x{sums}>) grid 1 block 32 {{
   %t = kernel.thread_id
-  %a = kernel.load %x[%t, 0] : memref<32x{a}x{element}> -> vector<{a}x{element}>
-  %b = kernel.load %y[%t, 0] : memref<32x{b}x{element}> -> vector<{b}x{element}>
+  %a = kernel.load %x[%t, 0] : memref<32x{a}x{first}> -> vector<{a}x{first}>
+  %b = kernel.load %y[%t, 0] : memref<32x{b}x{second}> -> vector<{b}x{second}>
   %c = kernel.load %z[%t, 0] : memref<32x{c}x{sums}> -> vector<{c}x{sums}>
   %d = kernel.mma <{shape}, {factors}> %a, %b, %c
-    : vector<{a}x{element}>, vector<{b}x{element}>, vector<{c}x{sums}>
+    : vector<{a}x{first}>, vector<{b}x{second}>, vector<{c}x{sums}>
   kernel.store %d, %o[%t, 0] : memref<32x{c}x{sums}>, vector<{c}x{sums}>
 }}"""
 
@@ -127,15 +128,16 @@ def test_products(shape: str, factors: str, sums: str, unusual: bool) -> None:
     c = rng.standard_normal((16, 8)).astype(dtype)
     if factors == "bf16":
         a, b = bf16(a), bf16(b)
-    if factors in FLOAT8:
-        a, b = (rounded(x, FLOAT8[factors]) for x in (a, b))
+    names = MmaAttr(shape, factors).names
+    if names[0] in FLOAT8:
+        a, b = (rounded(x, FLOAT8[name]) for x, name in zip((a, b), names, strict=True))
     if unusual:
-        infinite = np.nan if factors == "e4m3" else np.inf  # it has none
+        infinite = np.nan if names[0] == "e4m3" else np.inf  # it has none
         a[3, 5], b[2, 4], c[7, 1], a[9, 0] = infinite, np.nan, -np.inf, 0
     figures = FIGURES[shape]
     inputs = [in_lanes(m, figure) for m, figure in zip((a, b, c), figures, strict=True)]
     text = product_text(shape, factors, sums)
-    types = (factors, factors, sums)
+    types = (*names, sums)
     found = in_matrix(run_both(text, inputs, types, np.empty((32, 4), dtype)), figures[2])
     if factors == "tf32":
         a, b = (
@@ -151,18 +153,19 @@ def test_products(shape: str, factors: str, sums: str, unusual: bool) -> None:
     assert unusual == (not finite.all())
 
 
-@pytest.mark.parametrize("factors", INTEGERS)
-def test_products_of_integers(factors: str) -> None:
+@pytest.mark.parametrize("names", [*product(INTEGERS, INTEGERS)])
+def test_products_of_integers(names: tuple[str, str]) -> None:
     """Exact, the ends of their range among them; sums wrap."""
-    rng, dtype = np.random.default_rng(0), INTEGERS[factors]
-    info, all = np.iinfo(dtype), np.iinfo(np.int32)
-    a, b = (rng.integers(info.min, info.max + 1, n, dtype) for n in ((16, 32), (32, 8)))
-    a[3], b[:, 2], b[:, 3] = info.min, info.max, info.min
+    rng, factors = np.random.default_rng(0), pair_name(*names)
+    of_a, of_b, all = (np.iinfo(t) for t in (*(INTEGERS[name] for name in names), np.int32))
+    a = rng.integers(of_a.min, of_a.max + 1, (16, 32), of_a.dtype)
+    b = rng.integers(of_b.min, of_b.max + 1, (32, 8), of_b.dtype)
+    a[3], b[:, 2], b[:, 3] = of_a.min, of_b.max, of_b.min
     c = rng.integers(-1000, 1000, (16, 8), np.int32)
     c[3, 3], c[3, 2], c[5, 3] = all.max, all.min, all.max
     figures, bits = FIGURES["m16n8k32"], (a.view(np.int8), b.view(np.int8), c)
     inputs = [in_lanes(m, figure) for m, figure in zip(bits, figures, strict=True)]
-    text, types = product_text("m16n8k32", factors, "i32"), (factors, factors, "i32")
+    text, types = product_text("m16n8k32", factors, "i32"), (*names, "i32")
     found = in_matrix(run_both(text, inputs, types, np.empty((32, 4), np.int32)), figures[2])
     exact = a.astype(np.int32) @ b.astype(np.int32) + c
     np.testing.assert_array_equal(found, exact)
@@ -393,13 +396,15 @@ def _is_found(edit: Mutation, module: ModuleOp, x: Array, w: Array, exact: Array
 
 
 def test_nvcc_takes_all_of_it() -> None:
-    texts = [product_text(*names) for names in PRODUCTS if names[1] not in FLOAT8]
+    texts = [product_text(*names) for names in PRODUCTS if names[0] != "m16n8k32"]
+    integers = [names for names in SHAPES if MmaAttr(*names).names[0] in INTEGERS]
+    texts += [product_text(*names, "i32") for names in integers]
     for rows, columns, width, at, trans, _, _ in LOADS.values():
         texts.append(rows_text(rows, columns, "bf16", width, at, trans=trans))
     texts.append(STORED.format(row="%t mod 16", trans=""))
     named = [text.replace(" @", f" @k{n}_", 1) for n, text in enumerate(texts)]
     assert nvcc_takes(print_module(parse("".join(named[:-1]))), "sm_80", "sm_120") == [0, 0]
     assert nvcc_takes(print_module(parse("".join(named))), "sm_90") == [0]
-    bytes = [product_text(*names) for names in PRODUCTS if names[1] in FLOAT8]
+    bytes = [product_text(*names) for names in PRODUCTS if names[0] == "m16n8k32"]
     named = [text.replace(" @", f" @k{n}_", 1) for n, text in enumerate(bytes)]
     assert nvcc_takes(print_module(parse("".join(named))), "sm_89") == [0]

@@ -11,7 +11,7 @@ from dlc.backend.cuda.print.prelude import NEWEST, PRELUDE, prelude_for
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
-from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.dialects.mma_layouts import WARPGROUP_SHAPES, pair_name
 
 
 def has_nvcc() -> bool:
@@ -23,10 +23,13 @@ def has_nvcc() -> bool:
 
 
 # One use of every function (of every overload and instance that differs), in the table's order.
+FLOATS, INTEGERS = (
+    [pair_name(a, b) for a in types for b in types] for types in (("e4m3", "e5m2"), ("s8", "u8"))
+)
 WGMMA_ARGUMENTS = {
     "wgmma": dict.fromkeys(("f16", "bf16"), "false, true>(sums, l[0], l[1]")
-    | dict.fromkeys(("tf32", "e4m3", "e5m2"), "false, false>(sums, l[0], l[1]")
-    | dict.fromkeys(("s8", "u8"), "false, false>(reinterpret_cast<int*>(sums), l[0], l[1]"),
+    | dict.fromkeys(("tf32", *FLOATS), "false, false>(sums, l[0], l[1]")
+    | dict.fromkeys(INTEGERS, "false, false>(reinterpret_cast<int*>(sums), l[0], l[1]"),
     "wgmma_held": {
         "f16": "true>(sums, eight.lane, l[1]",
         "bf16": "true>(sums, brain8.lane, l[1]",
@@ -102,10 +105,8 @@ USES = {
     "mma_m16n8k16_f16_f16": "half4 = mma_m16n8k16_f16_f16(eight, half4, half4);",
     "mma_m16n8k16_f32_bf16": "f4 = mma_m16n8k16_f32_bf16(brain8, brain4, f4);",
     "mma_m16n8k8_f32_tf32": "f4 = mma_m16n8k8_f32_tf32(f4, f2, f4);",
-    "mma_m16n8k32_f32_e4m3": "f4 = mma_m16n8k32_f32_e4m3({}, {}, f4);",
-    "mma_m16n8k32_f32_e5m2": "f4 = mma_m16n8k32_f32_e5m2({}, {}, f4);",
-    "mma_m16n8k32_i32_s8": "i4 = mma_m16n8k32_i32_s8({}, {}, i4);",
-    "mma_m16n8k32_i32_u8": "i4 = mma_m16n8k32_i32_u8({}, {}, i4);",
+    **{f"mma_m16n8k32_f32_{e}": f"f4 = mma_m16n8k32_f32_{e}({{}}, {{}}, f4);" for e in FLOATS},
+    **{f"mma_m16n8k32_i32_{e}": f"i4 = mma_m16n8k32_i32_{e}({{}}, {{}}, i4);" for e in INTEGERS},
     "ldmatrix_x1": "two = ldmatrix_x1<packed<__half, 2>>(s); *h = two.lane[0];",
     "ldmatrix_x1_trans": "two = ldmatrix_x1_trans<packed<__half, 2>>(s);",
     "ldmatrix_x2": "f2 = ldmatrix_x2<float2>(s);",
@@ -130,7 +131,7 @@ USES = {
     **{
         f"{kind}_{name}_{sums}_{factors}": f"{kind}_{name}_{sums}_{factors}<{given[factors]});"
         for name, factors in WARPGROUP_SHAPES
-        for sums in ["i32" if factors in ("s8", "u8") else "f32"]
+        for sums in ["i32" if factors in INTEGERS else "f32"]
         for kind, given in WGMMA_ARGUMENTS.items()
         if factors in given
     },

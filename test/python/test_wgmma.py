@@ -38,7 +38,7 @@ def sums_at(n: int) -> tuple[Array, Array]:
 def test_sums_lie_as_in_the_figure(names: tuple[str, str]) -> None:
     shape = WARPGROUP_SHAPES[names]
     assert (shape.c.width, shape.m) == (shape.n // 2, 64)
-    assert shape.k * MmaAttr(*names).element.bitwidth == 256
+    assert shape.k * MmaAttr(*names).multiplied.element.bitwidth == 256
     for found, figure in zip(places_of(shape.c), sums_at(shape.n), strict=True):
         np.testing.assert_array_equal(found, figure)
     assert shape.c.at(5, 3) == tuple(int(of[5, 3]) for of in sums_at(shape.n))
@@ -78,7 +78,7 @@ def image(
 
 
 TEXT = """
-kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w}x{sums}>)
+kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{f}>, %z: memref<128x{w}x{sums}>)
     -> (%o: memref<128x{w}x{sums}>) grid 1 block 128 {{
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -87,15 +87,15 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
   %tiles = arith.constant {tiles} : index
   %t = kernel.thread_id
   %A = kernel.alloc_shared : memref<{a}x{e}, #kernel.shared>
-  %B = kernel.alloc_shared : memref<{b}x{e}, #kernel.shared>
+  %B = kernel.alloc_shared : memref<{b}x{f}, #kernel.shared>
   %acc = kernel.alloc_local : memref<{tiles}x4x{sums}, #kernel.local>
   scf.for %i = %c0 to %rounds_a step %c1 {{
     %v = kernel.load %x[%i * 128 + %t] : memref<{a}x{e}>
     kernel.store %v, %A[%i * 128 + %t] : memref<{a}x{e}, #kernel.shared>
   }}
   scf.for %i = %c0 to %rounds_b step %c1 {{
-    %v = kernel.load %y[%i * 128 + %t] : memref<{b}x{e}>
-    kernel.store %v, %B[%i * 128 + %t] : memref<{b}x{e}, #kernel.shared>
+    %v = kernel.load %y[%i * 128 + %t] : memref<{b}x{f}>
+    kernel.store %v, %B[%i * 128 + %t] : memref<{b}x{f}, #kernel.shared>
   }}
   scf.for %i = %c0 to %tiles step %c1 {{
     %v = kernel.load %z[%t, %i * 4] : memref<128x{w}x{sums}> -> vector<4x{sums}>
@@ -106,7 +106,7 @@ kernel.func @product(%x: memref<{a}x{e}>, %y: memref<{b}x{e}>, %z: memref<128x{w
   %p = kernel.matrix_descriptor %A[0] leading {la} stride {sa} swizzle {ma}
     : memref<{a}x{e}, #kernel.shared>
   %q = kernel.matrix_descriptor %B[0] leading {lb} stride {sb} swizzle {mb}
-    : memref<{b}x{e}, #kernel.shared>
+    : memref<{b}x{f}, #kernel.shared>
   kernel.wgmma_fence %acc : memref<{tiles}x4x{sums}, #kernel.local>
   kernel.wgmma <{shape}, {factors}> %acc[0, 0], %p{m_major}, %q{n_major}
     : memref<{tiles}x4x{sums}, #kernel.local>
@@ -123,6 +123,19 @@ NAMES = {(shape.n, e): name for (name, e), shape in WARPGROUP_SHAPES.items()}
 """The names of shapes, by their columns and the type of factors."""
 
 
+def drawn(rng: np.random.Generator, rows: int, k: int, name: str) -> tuple[Array, Array]:
+    """A factor of random numbers, and what is read of it."""
+    if name in INTEGERS:
+        info = np.iinfo(INTEGERS[name])
+        read = rng.integers(info.min, info.max + 1, (rows, k), info.dtype)
+        return read.view(np.int8), read
+    x = rng.standard_normal((rows, k)).astype(np.float16 if name == "f16" else np.float32)
+    if name == TF32:
+        return x, (x.view(np.int32) & TF32_MASK).view(np.float32)
+    x = bf16(x) if name == "bf16" else rounded(x, FLOAT8[name]) if name in FLOAT8 else x
+    return x, x
+
+
 class Product:
     """C + A · B of random numbers, A and B in shared memory as they are told."""
 
@@ -131,26 +144,14 @@ class Product:
     ) -> None:
         rng = np.random.default_rng(n)
         mma = MmaAttr(NAMES[n, e], e)
-        self.type, self.factors, k = str(mma.element), e, mma.sizes.k
-        bytes = mma.element.bitwidth // 8
-        dtype = np.float16 if e == "f16" else np.float32
-        if e in INTEGERS:
-            dtype = INTEGERS[e]
-            info = np.iinfo(dtype)
-            read = tuple(rng.integers(info.min, info.max + 1, (r, k), dtype) for r in (64, n))
-            a, b = (matrix.view(np.int8) for matrix in read)
-        else:
-            read = a, b = tuple(rng.standard_normal((r, k)).astype(dtype) for r in (64, n))
-        if e == "bf16":
-            read = a, b = bf16(a), bf16(b)
-        elif e in FLOAT8:
-            read = a, b = rounded(a, FLOAT8[e]), rounded(b, FLOAT8[e])
-        elif e == TF32:
-            read = tuple((m.view(np.int32) & TF32_MASK).view(np.float32) for m in (a, b))
+        self.factors, k, bytes = mma.names, mma.sizes.k, mma.multiplied.element.bitwidth // 8
+        (a, left), (b, right) = (
+            drawn(rng, rows, k, name) for rows, name in zip((64, n), mma.names, strict=True)
+        )
         c = rng.standard_normal((64, n)).astype(np.float32)
-        if e in INTEGERS:
+        if mma.names[0] in INTEGERS:
             c = rng.integers(-1000, 1000, c.shape, np.int32)
-        self.exact = c + read[0].astype(np.float64) @ read[1].T.astype(np.float64)
+        self.exact = c + left.astype(np.float64) @ right.T.astype(np.float64)
         self.at = sums_at(n)
         self.shape = (128, n // 2)
         c_lanes = c[self.at]
@@ -159,8 +160,9 @@ class Product:
             for matrix, swizzle, major in zip((a, b), swizzles, majors, strict=True)
         )
         self.inputs = (x, y, c_lanes)
+        of_a, of_b = mma.elements
         self.text = TEXT.format(
-            a=x.size, b=y.size, w=n // 2, e=self.type, factors=e, tiles=n // 8,
+            a=x.size, b=y.size, w=n // 2, e=of_a, f=of_b, factors=e, tiles=n // 8,
             sums=mma.multiplied.sums[0],
             shape=f"m64n{n}k{k}",
             rounds_a=x.size // 128, rounds_b=y.size // 128,
@@ -178,9 +180,10 @@ class Product:
         np.testing.assert_allclose(self.in_lanes(found), self.exact, atol=2e-5)
 
     def on_host(self, text: str, **options: object) -> Array:
-        arrays = [aligned(x.shape, bits(x, self.factors).dtype.type) for x in self.inputs[:2]]
-        for array, x in zip(arrays, self.inputs, strict=False):
-            array[...] = bits(x, self.factors)
+        factors = list(map(bits, self.inputs, self.factors))
+        arrays = [aligned(x.shape, x.dtype.type) for x in factors]
+        for array, x in zip(arrays, factors, strict=True):
+            array[...] = x
         sums, result = (aligned(self.shape, self.inputs[2].dtype.type) for _ in range(2))
         sums[...] = self.inputs[2]
         on_host(kernel_of(parse(text)), [*arrays, sums, result], **options)
@@ -199,6 +202,8 @@ BOTH = [
         (16, "e5m2"),
         (64, "s8"),
         (16, "u8"),
+        (64, "u8_s8"),
+        (16, "e4m3_e5m2"),
     )
     for swizzles in zip(MODES, MODES[::-1], strict=True)
     for majors in ((False, False), (False, True), (True, False))
@@ -358,8 +363,11 @@ def test_every_mutant_is_found() -> None:
 
 
 def _all_texts() -> Iterator[str]:
+    """Of all widths; of factors of two types, which are named only where others are, of one."""
     for n, (name, e) in enumerate(WARPGROUP_SHAPES):
         columns = WARPGROUP_SHAPES[name, e].n
+        if "_" in e and columns != 64:
+            continue
         turned = n % 2 > 0 and e in ("f16", "bf16")
         text = Product(columns, e, (128, 128 if columns >= 64 else 32), (turned, False)).text
         yield text.replace(" @product", f" @product_{name}_{e}", 1)

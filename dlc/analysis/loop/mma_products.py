@@ -1,4 +1,4 @@
-"""Sums of products of elements of one type, which tensor cores can compute."""
+"""Sums of products of elements that tensor cores can compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdsl.traits import Pure
 from dlc.dialects import loop
 from dlc.dialects.access import LoadOpBase
 from dlc.dialects.factor_types import Product, as_stored, factor_type, product_of
-from dlc.dialects.mma_layouts import TYPES
+from dlc.dialects.mma_layouts import FACTORS, TYPES, pair_name
 from dlc.ir.expr import Expr
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
@@ -47,10 +47,10 @@ def mma_products(
 ) -> MmaProducts | None:
     """
     The factors of a reduce that sums, for all points of K, products of a factor that varies along
-    `row` and one that varies along `column`, all of one type; None for any other reduce. What is
+    `row` and one that varies along `column`, each of one type; None for any other reduce. What is
     computed must be so of inputs at places that axes number one by one, so that a block can compute
-    it once; integers are none that a block computes. So must be what is summed beside products of
-    halves and varies along rows or columns alone.
+    it once; integers, and floats of two types, are none that a block computes. So must be what is
+    summed beside products of halves and varies along rows or columns alone.
     """
     if reduce.monoid_name.data != "add" or reduce.yielded.where:
         return None
@@ -62,7 +62,7 @@ def mma_products(
         if len(along[value] & {row, column}) == 1 and _is_product(reduce, product):
             beside.append(value)
             continue
-        sides = set[SSAValue]()
+        sides = dict[SSAValue, str]()
         for operand in product.operands:
             axes = along[operand] & {row, column}
             factor = as_stored(operand)
@@ -70,16 +70,19 @@ def mma_products(
                 return None
             if not _is_factor(reduce, factor):
                 return None
-            sides |= axes
-            types.add(factor_type(operand))
-            found[next(iter(axes))][factor] = None
+            (axis,) = axes
+            sides[axis] = factor_type(operand)
+            found[axis][factor] = None
         if len(sides) < 2:
             return None
+        types.add(pair_name(sides[row], sides[column]))
     if len(types) != 1 or not types <= TYPES.keys() or (beside and not types <= {*HALVES}):
         return None
+    (type,) = types
     of_rows, of_columns = tuple(found[row]), tuple(found[column])
-    products = MmaProducts(next(iter(types)), of_rows, of_columns, tuple(beside))
-    return None if products.computed and products.type in INT8 else products
+    products = MmaProducts(type, of_rows, of_columns, tuple(beside))
+    computable = type not in INT8 and type in map(str, FACTORS)
+    return products if computable or not products.computed else None
 
 
 def _is_product(reduce: loop.ReduceOp, product: Product) -> bool:

@@ -108,7 +108,7 @@ def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
     assert reduce.mma is not None
     group, member, half, pair = reduce.lanes[-4:]
     (k,) = reduce.axes_of(FRAGMENT)
-    sizes, element = reduce.mma.sizes, reduce.mma.element
+    sizes, (of_rows, of_columns) = reduce.mma.sizes, reduce.mma.elements
 
     def row(n: Expr, along_k: Expr) -> At:
         return {half: n // 8, group: n % 8, k: along_k}
@@ -117,9 +117,14 @@ def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
         return {member: n // 2, pair: n % 2, k: along_k}
 
     return (
-        Side(sizes.a, k, row, {group: Expr((), 1)}, element, rows_first=True),
+        Side(sizes.a, k, row, {group: Expr((), 1)}, of_rows, rows_first=True),
         Side(
-            sizes.b, k, column, {member: Expr((), 2), pair: Expr((), 1)}, element, rows_first=False
+            sizes.b,
+            k,
+            column,
+            {member: Expr((), 2), pair: Expr((), 1)},
+            of_columns,
+            rows_first=False,
         ),
     )
 

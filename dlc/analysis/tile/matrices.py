@@ -65,27 +65,30 @@ def matrices_of(
     row, column, sizes = product.row.load, product.column.load, reduce.mma.sizes
     if reduce.yielded.where:
         return "points of K are left out"
-    a = Held(row) if is_local(row.ref) else _matrix(reduce, row, rows_of(reduce), sizes.m)
+    of_a, of_b = reduce.mma.elements
+    a = Held(row) if is_local(row.ref) else _matrix(reduce, row, rows_of(reduce), sizes.m, of_a)
     if isinstance(a, str):
         return a
-    b = _matrix(reduce, column, columns_of(reduce, tiles), sizes.n)
+    b = _matrix(reduce, column, columns_of(reduce, tiles), sizes.n, of_b)
     return b if isinstance(b, str) else (a, b)
 
 
-def _matrix(reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int) -> Matrix | str:
+def _matrix(
+    reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int, element: Attribute
+) -> Matrix | str:
     """What a descriptor tells of a factor, or the reason why none can, with its name."""
-    matrix = _told_matrix(reduce, load, weights, count)
+    matrix = _told_matrix(reduce, load, weights, count, element)
     return f"{load.ref.name_hint or 'a factor'} {matrix}" if isinstance(matrix, str) else matrix
 
 
 def _told_matrix(
-    reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int
+    reduce: tile.ReduceOp, load: tile.LoadOp, weights: Weights, count: int, element: Attribute
 ) -> Matrix | str:
     assert reduce.mma is not None
     if load.where or not is_shared(load.ref):
         return "is not in shared memory"
     type, (k,) = memref_of(load.ref), reduce.axes_of(FRAGMENT)
-    if len(shape_of(type)) < 2 or type.element_type != reduce.mma.element:
+    if len(shape_of(type)) < 2 or type.element_type != element:
         return f"is a {type}"
     *outer, second, last = load.subscripts
     axes = {*weights, k}

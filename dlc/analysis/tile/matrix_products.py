@@ -11,7 +11,7 @@ from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.factor_types import as_stored, factor_type, product_of
-from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
+from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr, pair_name
 from dlc.ir.known_numbers import is_number
 from dlc.ir.variance import Variance
 
@@ -86,14 +86,16 @@ def instruction(
     conditions = {value for where in reduce.yielded.where for value in where.values()}
     if any(along[value] & {rows, columns} for value in conditions):
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
-    factors = [f for p in products if p is not None for f in (p.row, p.column)]
-    loads = [factor.load for factor in factors]
-    types = {factor.type for factor in factors if factor.load.ref not in rounded}
+    factors = [(p.row, p.column) for p in products if p is not None]
+    loads = [factor.load for pair in factors for factor in pair]
+    given = [[f.type for f in pair if f.load.ref not in rounded] for pair in factors]
+    types = {pair_name(pair[0], pair[-1]) for pair in given if pair}
     asked = [MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape]
     found = {mma for mma in asked if types == {mma.type}}
     if not found:
-        known = " or ".join(mma.type for mma in asked)
-        return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
+        *known, last = (mma.type.replace("_", " and ") for mma in asked)
+        given = ", ".join(sorted(types)).replace("_", " and ")
+        return f"expected factors of {', '.join(known)}{' or ' * bool(known)}{last}, found {given}"
     if not all(map(is_numbered, loads)):
         return "expected factors at places that axes alone number"
     if not all(load.default is None or is_number(load.default, 0) for load in loads):

@@ -38,12 +38,13 @@ using Wide = decltype(number(T()));
 inline float multiply_add(float a, float b, float c) { return c + a * b; }
 inline int multiply_add(int a, int b, int c) { return int(unsigned(c) + unsigned(a * b)); }
 
-// D = C + A B of matrices of 16 x K and K x 8: T is the type of the factors' elements, S of the
-// sums'. The products are exact, and are added to C in order.
-template <class T, class S, int K, class A, class B, class C>
+// D = C + A B of matrices of 16 x K and K x 8: T and U are the types of the elements of A and of B,
+// S of the sums'. The products are exact, and are added to C in order.
+template <class T, class U, class S, int K, class A, class B, class C>
 inline C mma(const A& a, const B& b, const C& c, Layout at_a, Layout at_b, Layout at_c) {
   struct Lane {
-    T a[sizeof(A) / sizeof(T)], b[sizeof(B) / sizeof(T)];
+    T a[sizeof(A) / sizeof(T)];
+    U b[sizeof(B) / sizeof(U)];
     S c[sizeof(C) / sizeof(S)];
     Layout at_a, at_b, at_c;
   } mine;

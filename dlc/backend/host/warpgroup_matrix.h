@@ -84,8 +84,8 @@ inline void check_same(void* const* threads, Same&& same) {
       dlc_trap("the threads of a warpgroup give wgmma different matrix descriptors");
 }
 
-// Requests C + A B for A (64, K) and B (K, N): T is the type of the factors' elements.
-template <class T, int N, int K, bool m_major, bool n_major>
+// Requests C + A B for A (64, K) and B (K, N): T and U are the types of their elements.
+template <class T, class U, int N, int K, bool m_major, bool n_major>
 inline void wgmma(Wide<T>* sums, long long a, long long b, Layout at) {
   struct Thread {
     Wide<T>* sums;
@@ -98,7 +98,7 @@ inline void wgmma(Wide<T>* sums, long long a, long long b, Layout at) {
     Wide<T> left[64][K];
     for (int m = 0; m < 64; ++m)
       for (int k = 0; k < K; ++k) left[m][k] = element<T>(a, m, k, m_major);
-    add_product<T, N, K, n_major, Thread>(threads, left);
+    add_product<U, N, K, n_major, Thread>(threads, left);
   });
 }
 

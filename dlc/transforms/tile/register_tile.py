@@ -334,7 +334,7 @@ def _products(s: Situation) -> tuple[Value, ...]:
         for name in narrow
         for names in ALL_SHAPES
         if names[0] == name
-        and str(MmaAttr(*names).element) in s.narrow
+        and {*map(str, MmaAttr(*names).elements)} <= {*s.narrow}
         and s.target.has(MmaAttr(*names).feature)
     )
     groups = [name for name in given if name in OF_WARPGROUPS]

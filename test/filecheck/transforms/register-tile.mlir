@@ -22,7 +22,7 @@
 // Sizes align from the right; the axes further left stay serial.
 // RIGHT: serial(%ei in 8, %ej in 2) register(%rj in 4) {
 // RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=32 vector=16},blockify-launch{block=64,64 thread=2,2},register-tile{extents=32,32 mma=m16n8k16}' 2>&1 | filecheck %s --check-prefix=MMA
-// MMA: error: kernel mm: register-tile: expected factors of one type, f16 or bf16, found f32
+// MMA: error: kernel mm: register-tile: expected factors of f16 or bf16, found f32
 // RUN: not dlc-opt %s -p 'register-tile{extents=32,32 mma=m16n8k4}' 2>&1 | filecheck %s --check-prefix=SHAPE
 // SHAPE: expected m16n8k16, m16n8k8, m16n8k32, or m64nNk16, m64nNk8 or m64nNk32 with an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found m16n8k4
 %A = "test.op"() : () -> tensor<100x2040xf32>

@@ -77,12 +77,16 @@ def mma_name(shape: MmaAttr, sums: VectorType[Attribute]) -> str:
     return f"mma_{shape.shape.data}_{to}_{shape.factors.data}"
 
 
-def host_factor(shape: MmaAttr) -> str:
-    """The type by which the host reads elements of factors."""
-    row = element(shape.element)
-    if shape.factors.data == TF32:
+def host_factors(shape: MmaAttr) -> str:
+    """Names for the types by which the host reads elements of A and of B."""
+    a, b = map(_host_factor, shape.names, map(element, shape.elements))
+    return f"using A = {a};\nusing B = {b};\n"
+
+
+def _host_factor(name: str, row: Element) -> str:
+    if name == TF32:
         return "dlc::tf32"
-    if shape.type == "u8":
+    if name == "u8":
         return "unsigned char"
     return f"dlc::widened<{row.c}, {row.to_float}>" if row.bytes == 1 and row.to_float else row.c
 
@@ -99,15 +103,16 @@ def sum_types(sums: Element) -> tuple[str, str, str]:
 
 
 def needs_of(shape: MmaAttr, *others: str) -> tuple[str, ...]:
-    """What the functions of a product mention of the prelude, by the type of its factors."""
-    row = element(shape.element)
-    if not row.header:
-        return others if row.c != "float" else ()
-    return (row.header, *([row.to_float] if row.bytes == 1 else []), *others)
+    """What the functions of a product mention of the prelude, by the types of its factors."""
+    rows = [*dict.fromkeys(map(element, shape.elements))]
+    if not rows[0].header:
+        return others if rows[0].c != "float" else ()
+    headers = dict.fromkeys(row.header for row in rows)
+    return (*headers, *(row.to_float for row in rows if row.bytes == 1), *others)
 
 
 def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
-    factors, to = shape.factors.data, element(sums.element_type)
+    factors, to = ".".join(shape.names), element(sums.element_type)
     a, b, c = (_c_type(type) for type in (*shape.types, sums))
     sizes = shape.sizes
     words = [_words(type) for type in (*shape.types, sums)]
@@ -122,7 +127,7 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         f"const {sum_type}* const rc = reinterpret_cast<const {sum_type}*>(&c);\n"
         f"{sum_type}* const rd = reinterpret_cast<{sum_type}*>(&d);\n"
         f'asm volatile("mma.sync.aligned.{shape.shape.data}.row.col"\n'
-        f'             ".{of_sums}.{factors}.{factors}.{of_sums}"\n'
+        f'             ".{of_sums}.{factors}.{of_sums}"\n'
         f'             " {registers};"\n'
         f"             : {operands(f'={wide}', 'rd', words[2])}\n"
         f"             : {operands('r', 'ra', words[0])},\n"
@@ -135,8 +140,8 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         f"const dlc::Layout at_{name} = {layout_function(fragment)};\n"
         for name, fragment in zip("abc", layouts, strict=True)
     )
-    types = f"{host_factor(shape)}, {to.c}, {sizes.k}"
-    host = f"{named}return dlc::mma<{types}>(a, b, c, at_a, at_b, at_c);"
+    product = f"dlc::mma<A, B, {to.c}, {sizes.k}>(a, b, c, at_a, at_b, at_c)"
+    host = f"{host_factors(shape)}{named}return {product};"
     return Function(
         mma_name(shape, sums),
         "C + A B of matrices that the lanes of a warp hold together (PTX ISA: mma).",

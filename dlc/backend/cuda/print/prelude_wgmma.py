@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.backend.cuda.print.prelude_mma import (
-    host_factor,
+    host_factors,
     layout_function,
     needs_of,
     operands,
@@ -139,7 +139,7 @@ def wgmma_name(shape: MmaAttr, *, held: bool = False) -> str:
 
 
 def _wgmma_held(shape: MmaAttr) -> Function:
-    factors, sizes, type = shape.factors.data, shape.sizes, element(shape.element).c
+    factors, sizes, type = ".".join(shape.names), shape.sizes, element(shape.elements[0]).c
     count, words = sizes.c.width, HELD_FACTOR.width // 2
     registers = _wrapped([f"%{n}" for n in range(count)])
     a = ", ".join(f"%{count + n}" for n in range(words))
@@ -149,7 +149,7 @@ def _wgmma_held(shape: MmaAttr) -> Function:
         "memcpy(word, a, sizeof word);\n"
         'asm volatile("{ .reg .pred p;"\n'
         f'             "setp.ne.b32 p, {p}, 0;"\n'
-        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}.{factors}"\n'
+        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}"\n'
         f'             " {{{registers}}},"\n'
         f'             " {{{a}}}, {b}, p, 1, 1, {turned}; }}"\n'
         f"             : {operands('+f', 'sums', count)}\n"
@@ -177,7 +177,7 @@ def _wgmma_held(shape: MmaAttr) -> Function:
 
 
 def _wgmma(shape: MmaAttr) -> Function:
-    factors, sizes = shape.factors.data, shape.sizes
+    factors, sizes = ".".join(shape.names), shape.sizes
     count = sizes.c.width
     registers = _wrapped([f"%{n}" for n in range(count)])
     a, b, p = (f"%{count + n}" for n in range(3))
@@ -191,15 +191,15 @@ def _wgmma(shape: MmaAttr) -> Function:
         'asm volatile("{ .reg .pred p;"\n'
         f'             "setp.ne.b32 p, {p}, 0;"\n'
         f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}"\n'
-        f'             ".{of_sums}.{factors}.{factors}"\n'
+        f'             ".{of_sums}.{factors}"\n'
         f'             " {{{registers}}},"\n'
         f'             " {a}, {b}, p{scales}{turned}; }}"\n'
         f"             : {sums}\n"
         f'             : "l"(a), "l"(b), "n"(1){majors} : "memory");'
     )
     host = (
-        f"const dlc::Layout at = {layout_function(sizes.c)};\n"
-        f"dlc::wgmma<{host_factor(shape)}, {sizes.n}, {sizes.k}, m_major, n_major>(sums, a, b, at);"
+        f"{host_factors(shape)}const dlc::Layout at = {layout_function(sizes.c)};\n"
+        f"dlc::wgmma<A, B, {sizes.n}, {sizes.k}, m_major, n_major>(sums, a, b, at);"
     )
     return Function(
         wgmma_name(shape),

@@ -1,7 +1,7 @@
 // RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 "test.op"() {shape = #kernel.mma<m16n8k32, bf16>} : () -> ()
-// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, <m16n8k32, e4m3>, <m16n8k32, e5m2>, <m16n8k32, s8>, <m16n8k32, u8>, or <m64nNk16, f16 or bf16>, <m64nNk8, tf32> or <m64nNk32, e4m3, e5m2, s8 or u8> for an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found <m16n8k32, bf16>
+// CHECK: expected one of <m16n8k16, f16>, <m16n8k16, bf16>, <m16n8k8, tf32>, <m16n8k32, e4m3>, <m16n8k32, e4m3_e5m2>, <m16n8k32, e5m2_e4m3>, <m16n8k32, e5m2>, <m16n8k32, s8>, <m16n8k32, s8_u8>, <m16n8k32, u8_s8>, <m16n8k32, u8>, or <m64nNk16, f16 or bf16>, <m64nNk8, tf32> or <m64nNk32, e4m3, e5m2, s8, u8 or two of these> for an N of 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256, found <m16n8k32, bf16>
 
 // -----
 
