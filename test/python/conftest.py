@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 import dlc
 from dlc.backend.export import export_program
 from dlc.garbage import YOUNG
+from dlc.plugins import TABLES
 from dlc.stages import Stages
 
 # What tests and the commands that they start import is compiled once, whatever the environment says
@@ -70,3 +72,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         write("\n| program | survivor | operation | why it is equivalent |\n|---|---|---|---|")
     for name, kind, line, why in sorted(alive):
         write(f"| {name} | {kind} | `{line[:100]}` | {why or 'UNEXPLAINED'} |")
+
+
+@pytest.fixture(autouse=True)
+def _tables_of_files() -> Iterator[None]:
+    """What a test registers, replaces or removes does not keep later ones from being kept."""
+    before = [table.is_in_files for table in TABLES]
+    yield
+    for table, was in zip(TABLES, before, strict=True):
+        table.is_in_files = was
