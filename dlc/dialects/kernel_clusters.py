@@ -106,11 +106,10 @@ class ClusterBarrierOp(IRDLOperation):
     or so many first ones of each, of whole warps, where others end; accesses before it are seen
     after it. A `relaxed` one waits for no writes, and says that blocks may end.
 
-    It orders no access at all (PTX ISA, barrier.cluster: ".relaxed [...] no memory ordering and
-    visibility guarantees [...] for the memory accesses performed prior"), and ptxas has threads
-    arrive while their loads are on the way. So what a thread has asked of others has to be done
-    when it comes: what is read of them goes into an effect before, which waits for the value, and
-    arrivals at their mbarriers are ordered by a barrier that is not relaxed.
+    It orders no access at all (PTX ISA, barrier.cluster: what `.relaxed` leaves out), and ptxas has
+    threads arrive while their loads are on the way. So what a thread has asked of others has to be
+    done when it comes: what is read of them goes into an effect before, which waits for the value,
+    and arrivals at their mbarriers are ordered by a barrier that is not relaxed.
     """
 
     name = "kernel.cluster_barrier"
