@@ -71,6 +71,7 @@ class Clone:
         self.server: int | None = None
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("DLC_")},
+            "PYTHONUNBUFFERED": "1",  # what is printed and logged comes in order, as in a terminal
             "PATH": os.pathsep.join([str(tools), os.path.dirname(sys.executable), "/usr/bin:/bin"]),
             "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "bench")]),
             "DLC_CACHE_DIR": str(own_cache(folder / "cache")),
